@@ -1,0 +1,123 @@
+package sys
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrLocked says that another open file description holds the lock.
+var ErrLocked = errors.New("locked by another")
+
+// Flock takes the exclusive advisory lock on f. With block it waits, without it a held lock is ErrLocked.
+// The lock goes with the last descriptor of f's open file description, so a crash frees it.
+func Flock(f *os.File, block bool) error {
+	how := unix.LOCK_EX
+	if !block {
+		how |= unix.LOCK_NB
+	}
+	for {
+		err := unix.Flock(int(f.Fd()), how)
+		switch err {
+		case nil:
+			return nil
+		case unix.EINTR:
+			continue
+		case unix.EWOULDBLOCK:
+			return fmt.Errorf("sys: lock %q: %w", f.Name(), ErrLocked)
+		}
+		return fmt.Errorf("sys: lock %q: %w", f.Name(), err)
+	}
+}
+
+// OpenNoFollow opens path and refuses a symbolic link as its last component (ELOOP). The descriptor is
+// close-on-exec. Flags and mode are those of os.OpenFile.
+func OpenNoFollow(path string, flags int, mode fs.FileMode) (*os.File, error) {
+	f, err := os.OpenFile(path, flags|unix.O_NOFOLLOW, mode)
+	if err != nil {
+		return nil, fmt.Errorf("sys: %w", err)
+	}
+	return f, nil
+}
+
+// WriteRaw writes b to fd with one system call. It does not retry after EINTR, which is how a blocked write
+// to a cgroup file is called back; the error is the bare errno. fd is a number and not an *os.File because
+// os.File retries.
+func WriteRaw(fd int, b []byte) (int, error) { return unix.Write(fd, b) }
+
+// Inode is the inode number behind info, 0 when info does not come from a Linux file system.
+func Inode(info fs.FileInfo) uint64 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return st.Ino
+	}
+	return 0
+}
+
+// Owner is the user and group id of the file behind info. ok is false when info does not know them.
+func Owner(info fs.FileInfo) (uid, gid uint32, ok bool) {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, 0, false
+	}
+	return st.Uid, st.Gid, true
+}
+
+// DiskFree is the number of bytes an unprivileged process can still write to the file system that holds path.
+func DiskFree(path string) (int64, error) {
+	var st unix.Statfs_t
+	if err := ignoringEINTR(func() error { return unix.Statfs(path, &st) }); err != nil {
+		return 0, fmt.Errorf("sys: statfs %q: %w", path, err)
+	}
+	return int64(st.Bavail) * st.Bsize, nil
+}
+
+// Umask sets the process's file mode creation mask and returns the old one. It is process-wide: use it only
+// around a call that takes no mode of its own, such as binding a unix socket.
+func Umask(mask int) int { return unix.Umask(mask) }
+
+// BootID is the kernel's random id of this boot, below root ("/" in production). Journal entries carry it:
+// what another boot changed in /sys is gone by itself.
+func BootID(root string) (string, error) {
+	b, err := os.ReadFile(filepath.Join(root, "proc/sys/kernel/random/boot_id"))
+	if err != nil {
+		return "", fmt.Errorf("sys: read boot id: %w", err)
+	}
+	id := strings.TrimSpace(string(b))
+	if id == "" {
+		return "", errors.New("sys: read boot id: the file is empty")
+	}
+	return id, nil
+}
+
+// MonotonicNow is CLOCK_MONOTONIC: comparable between processes of one boot, unlike Go's own reading of it.
+func MonotonicNow() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		panic("sys: CLOCK_MONOTONIC is always there: " + err.Error())
+	}
+	return time.Duration(ts.Nano())
+}
+
+// Uname is one line naming system, release and machine, for example "Linux 6.1.0-30-amd64 x86_64".
+func Uname() string {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return "Linux (uname: " + err.Error() + ")"
+	}
+	return unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:]) + " " + unix.ByteSliceToString(u.Machine[:])
+}
+
+func ignoringEINTR(f func() error) error {
+	for {
+		if err := f(); err != unix.EINTR {
+			return err
+		}
+	}
+}
