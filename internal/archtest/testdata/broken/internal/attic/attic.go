@@ -1,0 +1,2 @@
+// Package attic is on no floor.
+package attic

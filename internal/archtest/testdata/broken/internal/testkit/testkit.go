@@ -1,0 +1,2 @@
+// Package testkit is for tests.
+package testkit

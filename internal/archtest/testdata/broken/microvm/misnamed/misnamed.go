@@ -1,0 +1,2 @@
+// Package helpers hides behind another folder's name.
+package helpers

@@ -1,0 +1,3 @@
+package microvm
+
+import _ "unsafe" // build tags hide nothing

@@ -1,0 +1,2 @@
+// Package twice is documented here too.
+package twice

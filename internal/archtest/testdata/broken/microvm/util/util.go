@@ -1,0 +1,2 @@
+// Package util is a drawer.
+package util

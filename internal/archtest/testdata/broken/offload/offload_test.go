@@ -1,0 +1,8 @@
+package offload
+
+import (
+	"testing"
+	"time"
+)
+
+func TestSleeps(t *testing.T) { time.Sleep(time.Second) }

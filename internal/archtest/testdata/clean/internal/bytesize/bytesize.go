@@ -1,0 +1,2 @@
+// Package bytesize is on floor 0.
+package bytesize

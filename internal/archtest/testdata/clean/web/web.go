@@ -1,0 +1,2 @@
+// Package web reads floor 2 only.
+package web

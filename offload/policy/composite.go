@@ -1,0 +1,139 @@
+package policy
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// composite is the default law:
+//
+//	step = usage × ratio × max(0, min over signals of (1 − value/target)), at most MaxStep of the usage
+//
+// over memory PSI, IO PSI and refault cost, the share of the period spent on bringing pages back:
+// (anon refaults × cost of one + file refaults × cost of one) / period. Refaults make it brake where memory
+// pressure is blind, and they are all it needs where a cgroup has no readable pressure.
+//
+// It is asymmetric. A signal at its target stops it at once and for Hold more periods; going down is slow. And
+// it remembers the size below which taking does not pay (see knee), so that near the working set it stops
+// instead of nibbling: a law without memory settles where as much comes back every period as it takes, which
+// costs a fault for every page and saves nothing.
+type composite struct {
+	p    Params
+	hold int // periods left without a step
+	knee knee
+}
+
+// Seeds for the cost of one refault, until the canary has measured the tier: a compressed pool needs 10 to
+// 20 µs, a file read from a good SSD about 100 µs.
+const (
+	seedAnon = 15 * time.Microsecond
+	seedFile = 100 * time.Microsecond
+)
+
+// strayRefaults in one period never bind: on a slow tier a single page can cost more than the target, and a
+// law that holds for a minute after every page would never get anywhere.
+const strayRefaults = 4
+
+func newComposite(p Params) *composite {
+	return &composite{p: p, knee: newKnee(p)}
+}
+
+func (*composite) Name() string { return Composite }
+
+func (l *composite) Decide(s Sample) Decision {
+	s, ok := s.sane()
+	if !ok {
+		l.knee.interrupt()
+		return nothing(NoSignal, "takes nothing: the sample has no period or no usage")
+	}
+	if d, stop := outerStop(s); stop {
+		l.knee.interrupt()
+		return d
+	}
+	d := Decision{Inputs: l.readings(s)}
+	w, left := worst(d.Inputs)
+	if left <= 0 {
+		l.backOff(&d, s, w)
+		return d
+	}
+	l.knee.observe(s, s.refaultShare())
+	switch {
+	case s.Usage <= s.Floor:
+		l.hold = max(0, l.hold-1)
+		d.Reason = AtFloor
+		d.Detail = "takes nothing: " + bytes(s.Usage) + " used is not above the floor of " + bytes(s.Floor)
+	case l.hold > 0:
+		d.Reason = Holding
+		d.Detail = "takes nothing: holds after a back-off, " + periods(l.hold) + " left"
+		l.hold--
+	default:
+		l.descend(&d, s, w, left)
+	}
+	if !s.PSI {
+		d.Detail += blind
+	}
+	l.knee.took(d.Step)
+	return d
+}
+
+const blind = " (no pressure is readable here: braking on refaults alone)"
+
+// readings leaves out what cannot be read, so that an explanation never shows a zero nobody measured.
+func (l *composite) readings(s Sample) []Reading {
+	in := make([]Reading, 0, 3)
+	if s.PSI {
+		in = append(in, pressure(s, l.p)...)
+	}
+	return append(in, Reading{Signal: refaultCost, Value: s.refaultShare(), Target: l.p.RefaultCost})
+}
+
+func (s Sample) refaultShare() float64 {
+	if s.RefaultAnon < strayRefaults && s.RefaultFile < strayRefaults-s.RefaultAnon {
+		return 0
+	}
+	anon, file := s.CostAnon, s.CostFile
+	if anon == 0 {
+		anon = seedAnon
+	}
+	if file == 0 {
+		file = seedFile
+	}
+	return (float64(s.RefaultAnon)*float64(anon) + float64(s.RefaultFile)*float64(file)) / float64(s.Period)
+}
+
+func (l *composite) backOff(d *Decision, s Sample, w Reading) {
+	d.Reason, d.Signal = over(w.Signal), w.Signal
+	d.Detail = "takes nothing, and holds for " + periods(l.p.Hold) + ": " + w.text()
+	if !s.PSI {
+		d.Detail += blind
+	}
+	l.hold = l.p.Hold
+	l.knee.hurt(s)
+}
+
+// descend takes a step towards the knee, or rests at it.
+func (l *composite) descend(d *Decision, s Sample, w Reading, left float64) {
+	share := math.Min(l.p.MaxStep, l.p.Ratio*left)
+	switch verdict := l.knee.verdict(s); verdict {
+	case goDown:
+		n, note := s.step(share), ""
+		if k := l.knee.size; k > 0 && s.Usage-n < k {
+			n, note = (s.Usage-k)/page*page, "; stops at the safe size of "+bytes(k)
+		}
+		d.take(s, n, w, left, note)
+	case probe:
+		d.take(s, s.step(share/2), w, left, "")
+		if d.Step == 0 {
+			return
+		}
+		l.knee.probed()
+		d.Reason, d.Signal = SafeSize, ""
+		d.Detail = fmt.Sprintf("probes %s below the safe size of %s; if that comes back, the next probe is in %s",
+			bytes(d.Step), bytes(l.knee.size), periods(min(2*l.knee.interval, maxInterval)))
+	case rest:
+		d.Reason = SafeSize
+		d.Detail = fmt.Sprintf("takes nothing: %s is the smallest size known not to hurt; probes again in %s",
+			bytes(l.knee.size), periods(l.knee.next))
+	}
+}

@@ -1,0 +1,260 @@
+package policy
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spillway-io/spillway/internal/bytesize"
+)
+
+var update = flag.Bool("update", false, "rewrite the expectations in testdata")
+
+// TestData runs testdata/*.txt. A file is a list of blocks, input above ---- and expectation below; comments start
+// with #. Input lines:
+//
+//	law NAME [ratio= max-step= mem= io= refault= hold=]    a fresh law
+//	sample [xN] [usage= floor= period= mem= io= anon= file= cost-anon= cost-file= reclaimed= no-psi swap-full host-pressure explain]
+//
+// A sample that gives no usage continues the last one: minus the last step, plus what came back. reclaimed is
+// the last step unless given. Floor and period stay until given again, the rest does not. Answers in a
+// row that differ only in size are folded; explain adds the sentence a user would see.
+func TestData(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no data files", err)
+	}
+	for _, f := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) {
+			src, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := (&script{t: t}).run(string(src))
+			if *update {
+				if err := os.WriteFile(f, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if got != string(src) {
+				t.Errorf("%s differs (go test ./offload/policy -update rewrites it):\n%s", f, diff(string(src), got))
+			}
+		})
+	}
+}
+
+// script holds what one data file has built up.
+type script struct {
+	t    *testing.T
+	law  Law
+	last Sample
+	step int64
+}
+
+func (x *script) run(src string) string {
+	var out strings.Builder
+	for i, block := range strings.Split(strings.TrimRight(src, "\n"), "\n\n") {
+		if i > 0 {
+			out.WriteString("\n")
+		}
+		input, _, ok := strings.Cut(block+"\n", "\n----\n")
+		out.WriteString(strings.TrimRight(input, "\n") + "\n")
+		if !ok { // a block of comments
+			continue
+		}
+		out.WriteString("----\n" + x.block(input))
+	}
+	return out.String()
+}
+
+func (x *script) block(input string) string {
+	var out strings.Builder
+	var f fold
+	for line := range strings.Lines(input) {
+		verb, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch {
+		case verb == "" || verb[0] == '#':
+		case verb == "law":
+			if err := x.newLaw(strings.Fields(rest)); err != nil {
+				fmt.Fprintf(&out, "error: %v\n", err)
+			}
+		case verb == "sample":
+			s, n, explain := x.sample(strings.Fields(rest))
+			for i := range n {
+				if i > 0 {
+					s.Usage += int64(s.RefaultAnon+s.RefaultFile)*page - x.step
+					s.Reclaimed = x.step
+				}
+				d := x.law.Decide(s)
+				x.last, x.step = s, d.Step
+				f.add(&out, d)
+				if explain {
+					f.flush(&out)
+					fmt.Fprintf(&out, "  %s\n", d.Detail)
+				}
+			}
+		default:
+			x.t.Fatalf("unknown line %q", line)
+		}
+	}
+	f.flush(&out)
+	return out.String()
+}
+
+// fold joins answers with the same reason into one line.
+type fold struct {
+	what        string
+	first, last int64
+	times       int
+}
+
+func (f *fold) add(out *strings.Builder, d Decision) {
+	what := string(d.Reason)
+	if d.Signal != "" {
+		what += " (" + d.Signal + ")"
+	}
+	if what != f.what || (d.Step == 0) != (f.last == 0) {
+		f.flush(out)
+		f.what, f.first = what, d.Step
+	}
+	f.last = d.Step
+	f.times++
+}
+
+func (f *fold) flush(out *strings.Builder) {
+	if f.times == 0 {
+		return
+	}
+	text := bytes(f.first)
+	if f.last != f.first {
+		text += " … " + bytes(f.last)
+	}
+	if f.times > 1 {
+		text = fmt.Sprintf("%d× %s", f.times, text)
+	}
+	fmt.Fprintf(out, "%s %s\n", text, f.what)
+	*f = fold{}
+}
+
+func (x *script) newLaw(args []string) (err error) {
+	var p Params
+	for _, a := range args[1:] {
+		k, v, _ := strings.Cut(a, "=")
+		switch k {
+		case "ratio":
+			p.Ratio = x.float(v)
+		case "max-step":
+			p.MaxStep = x.float(v)
+		case "mem":
+			p.MemPressure = x.float(v)
+		case "io":
+			p.IOPressure = x.float(v)
+		case "refault":
+			p.RefaultCost = x.float(v)
+		case "hold":
+			p.Hold = int(x.float(v))
+		default:
+			x.t.Fatalf("unknown parameter %q", a)
+		}
+	}
+	x.last, x.step = Sample{Period: time.Second}, 0
+	x.law, err = New(args[0], p)
+	return err
+}
+
+func (x *script) sample(args []string) (s Sample, times int, explain bool) {
+	times = 1
+	s = Sample{Period: x.last.Period, Floor: x.last.Floor, Reclaimed: x.step, PSI: true, Usage: -1}
+	for _, a := range args {
+		k, v, _ := strings.Cut(a, "=")
+		switch k {
+		case "usage":
+			s.Usage = x.size(v)
+		case "floor":
+			s.Floor = x.size(v)
+		case "reclaimed":
+			s.Reclaimed = x.size(v)
+		case "period":
+			s.Period = x.duration(v)
+		case "mem":
+			s.MemSome = x.duration(v)
+		case "io":
+			s.IOSome = x.duration(v)
+		case "cost-anon":
+			s.CostAnon = x.duration(v)
+		case "cost-file":
+			s.CostFile = x.duration(v)
+		case "anon":
+			s.RefaultAnon = uint64(x.float(v))
+		case "file":
+			s.RefaultFile = uint64(x.float(v))
+		case "no-psi":
+			s.PSI = false
+		case "swap-full":
+			s.SwapFull = true
+		case "host-pressure":
+			s.HostPressure = true
+		case "explain":
+			explain = true
+		default:
+			n, err := strconv.Atoi(strings.TrimPrefix(a, "x"))
+			if err != nil {
+				x.t.Fatalf("unknown argument %q", a)
+			}
+			times = n
+		}
+	}
+	if s.Usage < 0 {
+		s.Usage = x.last.Usage - x.step + int64(s.RefaultAnon+s.RefaultFile)*page
+	}
+	return s, times, explain
+}
+
+func (x *script) float(v string) float64 {
+	f, err := strconv.ParseFloat(v, 64)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	return f
+}
+
+func (x *script) size(v string) int64 {
+	n, err := bytesize.Parse(v)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	return int64(n)
+}
+
+func (x *script) duration(v string) time.Duration {
+	d, err := time.ParseDuration(v)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	return d
+}
+
+// diff shows the lines that changed, which is enough for files this small.
+func diff(want, got string) string {
+	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
+	var b strings.Builder
+	for i := range max(len(w), len(g)) {
+		var a, c string
+		if i < len(w) {
+			a = w[i]
+		}
+		if i < len(g) {
+			c = g[i]
+		}
+		if a != c {
+			fmt.Fprintf(&b, "line %d\n-%s\n+%s\n", i+1, a, c)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,83 @@
+// Package policy decides how much memory to take from one cgroup in one period. It is pure: it takes
+// samples and returns decisions, touches no file and reads no clock, so every behaviour is a data file.
+//
+// Invariants, whatever the law: a step is never negative, never larger than Params.MaxStep of the usage,
+// never takes the cgroup below its floor, and is zero while the host is under pressure or swap is full. A
+// decision names its reason and the signal that bound it.
+// Ownership: a Law belongs to one cgroup and one goroutine; a Decision belongs to the caller.
+// Failure: New refuses parameters outside their ranges. Decide never fails; from a sample that makes no
+// sense (no period, negative sizes) it takes nothing.
+// Non-goals: finding out what the kernel can do, converting counters to deltas, acting.
+package policy
+
+import "time"
+
+// Sample is what one cgroup did in the period that just ended. Counters are deltas over Period.
+type Sample struct {
+	Period time.Duration // length of the period, > 0
+	Usage  int64         // bytes resident now
+	Floor  int64         // bytes below which this cgroup must not be taken
+
+	PSI     bool          // false: this cgroup has no readable pressure, ignore MemSome and IOSome
+	MemSome time.Duration // memory "some" stall time in the period
+	IOSome  time.Duration // io "some" stall time in the period
+
+	RefaultAnon uint64        // pages brought back from swap
+	RefaultFile uint64        // pages brought back from files
+	CostAnon    time.Duration // measured cost of one anon refault (the tier's p50), 0 = unknown, the seed is used
+	CostFile    time.Duration // measured cost of one file refault, 0 = unknown
+
+	SwapFull     bool  // swap use is above the stop mark: anonymous memory cannot go anywhere
+	HostPressure bool  // the host-wide trigger is active
+	Reclaimed    int64 // bytes the previous step really took, 0 when there was none or it took nothing
+}
+
+// Params tune a law for one class. Zero fields take the law's documented defaults.
+type Params struct {
+	Ratio       float64 // share of usage taken per period at zero pressure, in (0,1]
+	MaxStep     float64 // hard cap of the share taken per period, in (0,0.01]
+	MemPressure float64 // target share of time in memory "some", in (0,1)
+	IOPressure  float64 // target share of time in io "some", in (0,1)
+	RefaultCost float64 // target share of time spent on refaults, in (0,1)
+	Hold        int     // periods without a step after a back-off
+}
+
+// Reason is why a decision has the size it has.
+type Reason string
+
+const (
+	Steady       Reason = "steady"        // all signals far below target: at least nine tenths of a full step
+	Eased        Reason = "eased"         // some signal is on its way to its target: a reduced step
+	MemPressure  Reason = "mem-pressure"  // memory PSI at or above target: zero
+	IOPressure   Reason = "io-pressure"   // io PSI at or above target: zero
+	RefaultCost  Reason = "refault-cost"  // refaults cost at or above target: zero
+	Holding      Reason = "hold"          // after a back-off: zero
+	SafeSize     Reason = "safe-size"     // at the smallest size known not to hurt: zero or a small probe
+	AtFloor      Reason = "floor"         // usage at the floor: zero
+	HostPressure Reason = "host-pressure" // host-wide trigger: zero
+	SwapFull     Reason = "swap-full"     // nowhere to put pages: zero
+	TooSmall     Reason = "below-page"    // the step rounds to nothing
+	NoSignal     Reason = "no-signal"     // nothing this law could brake on is readable: zero
+)
+
+// Reading is one signal beside its target, for explanations.
+type Reading struct {
+	Signal string  `json:"signal"` // "mem-psi", "io-psi", "refault-cost"
+	Value  float64 `json:"value"`  // share of the period in [0,∞)
+	Target float64 `json:"target"`
+}
+
+// Decision is a law's answer for one period.
+type Decision struct {
+	Step   int64     `json:"step"` // bytes to take, page aligned, ≥ 0
+	Reason Reason    `json:"reason"`
+	Signal string    `json:"signal,omitempty"` // the signal that bound the step, if one did
+	Detail string    `json:"detail"`           // one sentence with numbers for `offload explain`
+	Inputs []Reading `json:"inputs,omitempty"`
+}
+
+// Law decides for one cgroup; it keeps that cgroup's history. Not safe for concurrent use.
+type Law interface {
+	Name() string
+	Decide(Sample) Decision
+}

@@ -1,0 +1,181 @@
+package policy
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// anyParams draws what New accepts.
+func anyParams(t *rapid.T) Params {
+	share := func(name string) float64 { return rapid.Float64Range(0.0001, 0.9).Draw(t, name) }
+	return Params{
+		Ratio:       rapid.Float64Range(0, 1).Draw(t, "ratio"),
+		MaxStep:     rapid.Float64Range(0, 0.01).Draw(t, "max step"),
+		MemPressure: share("mem target"), IOPressure: share("io target"), RefaultCost: share("refault target"),
+		Hold: rapid.IntRange(0, 20).Draw(t, "hold"),
+	}
+}
+
+// anySample draws one that may be calm, hurt, or senseless.
+func anySample(t *rapid.T) Sample {
+	stall := rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, int64(time.Second)), rapid.Int64())
+	pages := rapid.OneOf(rapid.Uint64Range(0, 10), rapid.Uint64Range(0, 1e5), rapid.Uint64())
+	return Sample{
+		Period:  time.Duration(rapid.OneOf(rapid.Just(int64(time.Second)), rapid.Int64Range(1, int64(time.Hour)), rapid.Int64()).Draw(t, "period")),
+		Usage:   rapid.OneOf(rapid.Int64Range(0, 1<<20), rapid.Int64Range(0, 1<<40), rapid.Int64()).Draw(t, "usage"),
+		Floor:   rapid.OneOf(rapid.Int64Range(0, 1<<30), rapid.Int64()).Draw(t, "floor"),
+		PSI:     rapid.Bool().Draw(t, "psi"),
+		MemSome: time.Duration(stall.Draw(t, "mem")), IOSome: time.Duration(stall.Draw(t, "io")),
+		RefaultAnon: pages.Draw(t, "anon"), RefaultFile: pages.Draw(t, "file"),
+		CostAnon: time.Duration(stall.Draw(t, "cost anon")), CostFile: time.Duration(stall.Draw(t, "cost file")),
+		SwapFull: rapid.IntRange(0, 9).Draw(t, "swap full") == 0, HostPressure: rapid.IntRange(0, 9).Draw(t, "host") == 0,
+		Reclaimed: rapid.OneOf(rapid.Int64Range(0, 1<<30), rapid.Int64()).Draw(t, "reclaimed"),
+	}
+}
+
+// check states the package's invariants for one decision.
+func check(t interface{ Errorf(string, ...any) }, p Params, s Sample, d Decision) {
+	most := p.MaxStep
+	if most == 0 {
+		most = 0.01
+	}
+	switch {
+	case d.Step < 0:
+		t.Errorf("negative step %d", d.Step)
+	case d.Step%page != 0:
+		t.Errorf("step %d is not page aligned", d.Step)
+	case d.Step > 0 && float64(d.Step) > most*float64(s.Usage)*(1+1e-12):
+		t.Errorf("step %d is more than %v of %d", d.Step, most, s.Usage)
+	case d.Step > 0 && s.Usage-d.Step < s.Floor:
+		t.Errorf("step %d takes %d below the floor %d", d.Step, s.Usage, s.Floor)
+	case d.Step > 0 && (s.HostPressure || s.SwapFull):
+		t.Errorf("step %d under an outer stop", d.Step)
+	case d.Step > 0 && (s.Period <= 0 || s.Usage <= 0):
+		t.Errorf("step %d from a senseless sample", d.Step)
+	case d.Detail == "" || len(d.Detail) > 400:
+		t.Errorf("detail of %d bytes: %q", len(d.Detail), d.Detail)
+	}
+	switch d.Reason {
+	case Steady, Eased:
+		if d.Step == 0 {
+			t.Errorf("%s without a step", d.Reason)
+		}
+	case SafeSize: // a probe or nothing
+	case MemPressure, IOPressure, RefaultCost, Holding, AtFloor, HostPressure, SwapFull, TooSmall, NoSignal:
+		if d.Step != 0 {
+			t.Errorf("%s with a step of %d", d.Reason, d.Step)
+		}
+	default:
+		t.Errorf("unknown reason %q", d.Reason)
+	}
+	over := false
+	for _, r := range d.Inputs {
+		if math.IsNaN(r.Value) || r.Value < 0 || r.Target <= 0 {
+			t.Errorf("reading %+v", r)
+		}
+		over = over || r.Value >= r.Target
+	}
+	if over && d.Step > 0 {
+		t.Errorf("step %d with a signal at its target: %+v", d.Step, d.Inputs)
+	}
+	if named := d.Reason == MemPressure || d.Reason == IOPressure || d.Reason == RefaultCost; named != over {
+		t.Errorf("reason %s, a signal at its target: %t", d.Reason, over)
+	}
+	if (d.Reason == Eased) != (d.Signal != "" && d.Step > 0) {
+		t.Errorf("reason %s with signal %q", d.Reason, d.Signal)
+	}
+}
+
+func TestInvariants(t *testing.T) {
+	for _, name := range Names() {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				p := anyParams(t)
+				l, err := New(name, p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, s := range rapid.SliceOfN(rapid.Custom(anySample), 1, 30).Draw(t, "samples") {
+					check(t, p, s, l.Decide(s))
+				}
+			})
+		})
+	}
+}
+
+// TestHoldLasts: after a back-off no step for Hold periods, whatever the samples say, unless nothing was due anyway.
+func TestHoldLasts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := anyParams(t)
+		p.Hold = rapid.IntRange(1, 15).Draw(t, "hold")
+		l, err := New(Composite, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Decide(Sample{Period: time.Second, Usage: 1 << 30, RefaultAnon: 1 << 40})
+		for i := range p.Hold {
+			if d := l.Decide(Sample{Period: time.Second, Usage: 1 << 30, PSI: true}); d.Step != 0 || d.Reason != Holding {
+				t.Fatalf("period %d of %d after a back-off: %+v", i+1, p.Hold, d)
+			}
+		}
+	})
+}
+
+// TestDeterministic: a law is a function of its samples; two of them never disagree.
+func TestDeterministic(t *testing.T) {
+	a := follow(demo(9), mustNew(t, Composite, demoParams), 200, nil)
+	b := follow(demo(9), mustNew(t, Composite, demoParams), 200, nil)
+	for i := range a.decisions {
+		if a.decisions[i].Detail != b.decisions[i].Detail {
+			t.Fatalf("period %d: %q and %q", i, a.decisions[i].Detail, b.decisions[i].Detail)
+		}
+	}
+}
+
+func FuzzDecide(f *testing.F) {
+	f.Add(true, 0.01, 0.0, 10, int64(1e9), int64(400<<20), int64(0), int64(0), uint64(0), int64(0), uint8(1))
+	f.Add(true, math.NaN(), math.Inf(1), -1, int64(0), int64(-1), int64(math.MinInt64), int64(math.MinInt64), uint64(math.MaxUint64), int64(math.MinInt64), uint8(255))
+	f.Add(false, 1.0, 5e-324, math.MaxInt, int64(1), int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MaxInt64), uint64(math.MaxUint64), int64(math.MaxInt64), uint8(1))
+	f.Add(true, 1.0, 0.01, 0, int64(1), int64(math.MaxInt64), int64(-1), int64(0), uint64(3), int64(math.MaxInt64), uint8(0))
+	f.Fuzz(func(t *testing.T, composite bool, ratio, target float64, hold int, period, usage, floor, stall int64, pages uint64, cost int64, flags uint8) {
+		name := TMO
+		if composite {
+			name = Composite
+		}
+		p := Params{Ratio: ratio, MemPressure: target, IOPressure: target, RefaultCost: target, Hold: hold}
+		l, err := New(name, p)
+		if err != nil {
+			return
+		}
+		s := Sample{
+			Period: time.Duration(period), Usage: usage, Floor: floor, PSI: flags&1 != 0,
+			MemSome: time.Duration(stall), IOSome: time.Duration(stall / 2),
+			RefaultAnon: pages, RefaultFile: pages / 3, CostAnon: time.Duration(cost), CostFile: time.Duration(cost / 2),
+			SwapFull: flags&2 != 0, HostPressure: flags&4 != 0, Reclaimed: usage,
+		}
+		for range 12 {
+			d := l.Decide(s)
+			check(t, p, s, d)
+			s.Usage -= d.Step
+		}
+		s.RefaultAnon, s.RefaultFile, s.MemSome, s.IOSome = 0, 0, 0, 0
+		for range 40 {
+			d := l.Decide(s)
+			check(t, p, s, d)
+			s.Usage -= d.Step
+			s.Reclaimed = d.Step
+		}
+	})
+}
+
+func BenchmarkDecide(b *testing.B) {
+	l := mustNew(b, Composite, Params{})
+	s := Sample{Period: 6 * time.Second, Usage: 4 << 30, PSI: true, RefaultAnon: 20, Reclaimed: 1 << 20}
+	b.ReportAllocs()
+	for b.Loop() {
+		l.Decide(s)
+	}
+}
