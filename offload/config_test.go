@@ -1,0 +1,60 @@
+package offload
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spillway-io/spillway/internal/bytesize"
+	"github.com/spillway-io/spillway/internal/errkind"
+	"github.com/spillway-io/spillway/offload/class"
+)
+
+func TestZeroConfigWorks(t *testing.T) {
+	c, err := Config{}.Resolved()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Period != 6*time.Second || c.Law != "composite" || c.Floor != 16*bytesize.MiB {
+		t.Errorf("defaults %+v", c)
+	}
+	latency, tax := c.params(class.Latency), c.params(class.Tax)
+	if tax.Ratio <= latency.Ratio || tax.MemPressure <= latency.MemPressure {
+		t.Errorf("tax %+v is not bolder than latency %+v", tax, latency)
+	}
+	for _, k := range class.Classes() {
+		if p := c.params(k); p.Ratio > maxRatio || p.MaxStep > maxRatio {
+			t.Errorf("class %s may take more than 1 %% a period: %+v", k, p)
+		}
+	}
+}
+
+func TestConfigRefusesWithAHint(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*Config)
+		says   string
+	}{
+		"relative root": {func(c *Config) { c.Roots = []string{"kubepods"} }, "does not begin with /"},
+		"whole machine": {func(c *Config) { c.Roots = []string{"/a/.."} }, "whole machine"},
+		"glob root":     {func(c *Config) { c.Roots = []string{"/a/*"} }, "contains a glob"},
+		"short period":  {func(c *Config) { c.Period = time.Millisecond }, "outside 1s to 10m"},
+		"law":           {func(c *Config) { c.Law = "magic" }, `law "magic" is unknown`},
+		"class":         {func(c *Config) { c.Params = map[class.Class]Targets{"gold": {}} }, `unknown class "gold"`},
+		"ratio":         {func(c *Config) { c.Params = map[class.Class]Targets{class.Tax: {Ratio: 0.5}} }, "params.tax.ratio"},
+		"canary":        {func(c *Config) { c.Canary.Size = 4 * bytesize.GiB }, "canary.size"},
+		"stop":          {func(c *Config) { c.Stop.SwapUsed = 80 }, "stop.swap_used"},
+		"trigger":       {func(c *Config) { c.Stop.MemPressure = 0.0001 }, "too small for a trigger"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var c Config
+			tc.change(&c)
+			err := c.Check()
+			if err == nil || !strings.Contains(err.Error(), tc.says) {
+				t.Fatalf("error %v, want one that says %q", err, tc.says)
+			}
+			if errkind.Of(err) != errkind.Invalid || errkind.HintOf(err) == "" {
+				t.Errorf("kind %v, hint %q", errkind.Of(err), errkind.HintOf(err))
+			}
+		})
+	}
+}

@@ -1,0 +1,116 @@
+package offload
+
+import (
+	"maps"
+	"time"
+
+	"github.com/spillway-io/spillway/internal/admin"
+	"github.com/spillway-io/spillway/internal/cgroup"
+	"github.com/spillway-io/spillway/internal/worker"
+)
+
+// kept is how many decisions each managed cgroup remembers: two minutes of one-second periods.
+const kept = 128
+
+// row is what the admin API shows of one target; guarded by Agent.mu.
+type row struct {
+	stat      cgroup.Stat
+	why       string
+	floor     int64
+	peak      int64
+	fileMax   int64
+	psi       bool
+	psiWhy    string
+	memSome   float64
+	ioSome    float64
+	refaults  float64
+	faults    float64
+	offloaded map[string]int64
+	saving    saving
+	cold      int64 // estimate for observed cgroups
+
+	decisions []admin.Decision // ring
+	next      int
+	pending   int   // index+1 of the decision whose step is in flight, 0 none
+	recent    int   // number in view.recent of that decision
+	fileAt    int64 // file cache when that step was decided
+	took      int64 // bytes the last finished step took, until record has split them
+}
+
+func (r *row) peakFile() int64 {
+	r.fileMax = max(r.fileMax, r.stat.File)
+	return r.fileMax
+}
+
+// setObserved refreshes a cgroup that is only watched. Inactive pages are the kernel's own guess at what is
+// cold; anonymous ones are counted at half, because compressing them keeps about half of them in memory.
+func (r *row) setObserved(s cgroup.Stat) {
+	r.stat = s
+	r.psi, r.psiWhy = false, "only observed"
+	r.cold = s.InactiveFile + s.InactiveAnon/2
+	r.peak = max(r.peak, s.Usage)
+	r.offloaded = nil
+}
+
+// push adds a decision and marks it pending if it asked for a step.
+func (r *row) push(d admin.Decision) {
+	if r.decisions == nil {
+		r.decisions = make([]admin.Decision, 0, kept)
+	}
+	if len(r.decisions) < kept {
+		r.decisions = append(r.decisions, d)
+	} else {
+		r.decisions[r.next%kept] = d
+	}
+	if d.Step > 0 {
+		r.pending = r.next%kept + 1
+		r.fileAt = r.stat.File
+	}
+	r.next++
+}
+
+// finish completes the pending decision with what its step did, and returns it.
+func (r *row) finish(res worker.StepResult, taken int64, err error) (admin.Decision, bool) {
+	if r.pending == 0 {
+		return admin.Decision{}, false
+	}
+	d := &r.decisions[r.pending-1]
+	r.pending = 0
+	d.Reclaimed, d.Took = taken, admin.Duration(res.Took)
+	r.took = taken
+	if err != nil {
+		d.Error = err.Error()
+	}
+	return *d, true
+}
+
+// newest returns up to n decisions, newest first.
+func (r *row) newest(n int) []admin.Decision {
+	n = min(n, len(r.decisions))
+	out := make([]admin.Decision, 0, n)
+	for i := 1; i <= n; i++ {
+		out = append(out, r.decisions[(r.next-i)%kept])
+	}
+	return out
+}
+
+// cgroup renders t for the API.
+func (t *target) cgroup(now time.Time) admin.Cgroup {
+	r := &t.row
+	c := admin.Cgroup{
+		Path: t.path, Class: string(t.class), Managed: t.managed, Why: r.why,
+		Usage: r.stat.Usage, Peak: r.peak, Floor: r.floor, Anon: r.stat.Anon, File: r.stat.File,
+		Offloaded: maps.Clone(r.offloaded), PSI: r.psi, PSIWhy: r.psiWhy,
+		MemSome: r.memSome, IOSome: r.ioSome, Refaults: r.refaults, Faults: r.faults,
+	}
+	if t.managed {
+		c.Saving = r.saving.sustained(now)
+	}
+	if r.psi {
+		c.PSIWhy = ""
+	}
+	if d := r.newest(1); len(d) == 1 {
+		c.Last = &d[0]
+	}
+	return c
+}

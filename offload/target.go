@@ -1,0 +1,281 @@
+package offload
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spillway-io/spillway/internal/admin"
+	"github.com/spillway-io/spillway/internal/bytesize"
+	"github.com/spillway-io/spillway/internal/cgroup"
+	"github.com/spillway-io/spillway/internal/psi"
+	"github.com/spillway-io/spillway/internal/worker"
+	"github.com/spillway-io/spillway/offload/class"
+	"github.com/spillway-io/spillway/offload/policy"
+)
+
+// target is one cgroup. Fields above mu's band belong to the goroutine in Run; row is guarded by Agent.mu.
+type target struct {
+	path    string
+	inode   uint64
+	leaf    bool
+	class   class.Class // written by Run under Agent.mu, like the two below
+	managed bool
+	params  policy.Params
+
+	group           *cgroup.Group // nil unless managed
+	psiDir          string
+	psiWhy          string // why there is no pressure; "" when there is
+	memPSI, ioPSI   *psi.File
+	havePrevPSI     bool
+	prevMem, prevIO psi.Totals
+
+	law       policy.Law
+	stat      cgroup.Stat
+	prev      cgroup.Stat
+	havePrev  bool
+	inFlight  bool
+	reclaimed int64 // by the last finished step
+	idle      int   // periods since the last full read, while at the floor
+
+	row row // guarded by Agent.mu
+}
+
+func newTarget(e cgroup.Entry) *target {
+	return &target{path: e.Path, inode: e.Inode, leaf: e.Leaf, psiWhy: "not looked at yet"}
+}
+
+func (t *target) close() {
+	if t.group != nil {
+		t.group.Close()
+		t.group = nil
+	}
+	t.closePSI("not managed")
+	t.law, t.havePrev = nil, false
+}
+
+func (t *target) closePSI(why string) {
+	for _, f := range []**psi.File{&t.memPSI, &t.ioPSI} {
+		if *f != nil {
+			(*f).Close()
+			*f = nil
+		}
+	}
+	t.psiDir, t.psiWhy, t.havePrevPSI = "", why, false
+}
+
+// idleReads is how many periods an idle cgroup at its floor is watched by its usage alone before the
+// statistics are read again: most of 200 cgroups on a node are small and still.
+const idleReads = 10
+
+// decide samples t, asks its law and, if the answer is a step, hands it to the worker.
+func (a *Agent) decide(ctx context.Context, t *target, now time.Time, period time.Duration) {
+	floor := a.floor(t)
+	if t.havePrev && t.prev.Usage <= floor && t.idle < idleReads && !t.inFlight {
+		if u, err := t.group.Usage(); err == nil && u <= floor {
+			t.idle++
+			return
+		}
+	}
+	elapsed := period * time.Duration(1+t.idle) // counters accumulated over the skipped periods too
+	t.idle = 0
+	if err := t.group.Stat(&t.stat); err != nil {
+		if !errors.Is(err, cgroup.ErrGone) {
+			a.warnOnce("stat "+t.path, "cgroup statistics unreadable", err)
+		}
+		a.lastScan = time.Time{} // list again at the next tick: this one is gone or changed
+		return
+	}
+	s, ok := a.sample(t, elapsed)
+	if !ok {
+		a.record(t, now, elapsed, policy.Sample{Period: elapsed, Usage: t.stat.Usage, Floor: floor}, nil)
+		return
+	}
+	if t.law == nil {
+		law, err := policy.New(a.cfg.Law, t.params)
+		if err != nil { // Config.check refuses unknown laws
+			a.warnOnce("law", "law unusable", err)
+			return
+		}
+		t.law = law
+	}
+	if t.memPSI == nil && !t.stat.Refaults { // v1 before 6.1 without a cgroup2 directory
+		a.record(t, now, elapsed, s, &policy.Decision{
+			Reason: policy.NoSignal, Detail: "neither pressure nor refaults can be read for this cgroup, so nothing would stop a mistake: nothing is taken",
+		})
+		return
+	}
+	if t.inFlight { // the last step is still being taken: deciding again would take twice
+		a.record(t, now, elapsed, s, nil)
+		return
+	}
+	d := t.law.Decide(s)
+	t.reclaimed = 0
+	a.record(t, now, elapsed, s, &d)
+	if d.Step <= 0 || a.cfg.DryRun || a.deps.Worker == nil {
+		return
+	}
+	t.inFlight = true
+	req := worker.Step{Cgroup: t.path, Inode: t.inode, Bytes: d.Step, Floor: s.Floor}
+	stepCtx := a.host.stepContext(ctx)
+	a.steps.Go(func() {
+		res, err := a.deps.Worker.Step(stepCtx, req)
+		a.results <- stepDone{t: t, res: res, err: err}
+	})
+}
+
+// sample turns two reads into the law's input. The first read of a cgroup has no difference yet.
+func (a *Agent) sample(t *target, period time.Duration) (policy.Sample, bool) {
+	s := policy.Sample{
+		Period: period, Usage: t.stat.Usage, Floor: a.floor(t),
+		SwapFull: a.host.swapFull, HostPressure: a.host.braked(), Reclaimed: t.reclaimed,
+	}
+	if first, ok := a.tiers.Primary(); ok {
+		s.CostAnon = first.Measured.P50
+	}
+	ok := t.havePrev
+	if ok {
+		s.RefaultAnon = diff(t.stat.RefaultAnon, t.prev.RefaultAnon)
+		s.RefaultFile = diff(t.stat.RefaultFile, t.prev.RefaultFile)
+	}
+	if t.memPSI != nil {
+		mem, err := t.memPSI.Read()
+		var io psi.Totals
+		if err == nil && t.ioPSI != nil {
+			io, err = t.ioPSI.Read()
+		}
+		switch {
+		case err != nil:
+			t.closePSI("pressure unreadable: " + err.Error())
+		case t.havePrevPSI:
+			s.PSI = true
+			s.MemSome = usec(diff(mem.Some, t.prevMem.Some))
+			s.IOSome = usec(diff(io.Some, t.prevIO.Some))
+			fallthrough
+		default:
+			t.prevMem, t.prevIO, t.havePrevPSI = mem, io, true
+		}
+	}
+	return s, ok
+}
+
+// floor is the resident size below which t must not be taken: the configured floor, the kernel's own
+// protections, and what cannot be reclaimed at all, because nothing would come of trying.
+func (a *Agent) floor(t *target) int64 {
+	f := max(int64(a.cfg.Floor), t.stat.Min, t.stat.Low) + t.stat.Unevictable
+	if a.host.noSwap || t.stat.SwapMax == 0 && t.havePrev {
+		f += t.stat.Anon + t.stat.Shmem
+	}
+	return f
+}
+
+type stepDone struct {
+	t   *target
+	res worker.StepResult
+	err error
+}
+
+// finish notes what came of a step.
+func (a *Agent) finish(d stepDone) {
+	t := d.t
+	t.inFlight = false
+	taken := max(d.res.Before-d.res.After, 0)
+	t.reclaimed = taken
+	a.mu.Lock()
+	if dec, ok := t.row.finish(d.res, taken, d.err); ok {
+		a.view.settle(t.row.recent, dec)
+	}
+	if d.err == nil {
+		a.view.reclaimed += taken
+	}
+	a.mu.Unlock()
+	if d.err != nil && !errors.Is(d.err, context.Canceled) && !errors.Is(d.err, cgroup.ErrGone) {
+		a.warnOnce("step "+t.path, "step failed", d.err)
+	}
+}
+
+// drainSteps waits for the steps in flight; the worker answers each, or died, which answers them all.
+func (a *Agent) drainSteps() {
+	idle := make(chan struct{})
+	go func() { a.steps.Wait(); close(idle) }()
+	for {
+		select {
+		case d := <-a.results:
+			a.finish(d)
+		case <-idle:
+			return
+		}
+	}
+}
+
+// record stores a period's outcome where the admin API finds it. d is nil when nothing was decided.
+func (a *Agent) record(t *target, now time.Time, period time.Duration, s policy.Sample, d *policy.Decision) {
+	faults := uint64(0)
+	if t.havePrev {
+		faults = diff(t.stat.MajorFaults, t.prev.MajorFaults)
+	}
+	split := a.tiers.Split(t.stat.Swap, t.stat.Zswapped, a.h.Mode == cgroup.V2)
+	pool := a.poolShare(t, split)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r := &t.row
+	r.stat, r.floor, r.psiWhy = t.stat, s.Floor, t.psiWhy
+	if t.memPSI != nil {
+		r.psiWhy = "not seen for a whole period yet"
+	}
+	r.psi = s.PSI
+	r.memSome, r.ioSome = share(s.MemSome, period), share(s.IOSome, period)
+	r.refaults = rate(s.RefaultAnon+s.RefaultFile, period)
+	r.faults = rate(faults, period)
+	r.offloaded = split
+	r.peak = max(r.peak, t.stat.Usage)
+	if t.havePrev {
+		r.saving.refaultedFile(int64(s.RefaultFile) * int64(4*bytesize.KiB))
+	}
+	if r.took > 0 {
+		r.saving.tookFile(min(r.took, r.fileAt-t.stat.File))
+		r.took = 0
+	}
+	r.saving.update(now, t.stat, r.peakFile(), pool)
+	if d != nil {
+		dec := admin.Decision{
+			Time: now, Cgroup: t.path, Class: string(t.class), Law: t.law.Name(), Usage: s.Usage, Step: d.Step,
+			Reason: string(d.Reason), Signal: d.Signal, Detail: d.Detail, Inputs: inputs(d.Inputs),
+		}
+		r.push(dec)
+		r.recent = a.view.count(dec)
+	}
+	t.prev, t.havePrev = t.stat, true
+}
+
+func inputs(rs []policy.Reading) []admin.Input {
+	out := make([]admin.Input, len(rs))
+	for i, r := range rs {
+		out[i] = admin.Input{Signal: r.Signal, Value: r.Value, Target: r.Target}
+	}
+	return out
+}
+
+// diff is a counter's growth; a counter that went back (another kernel object at the same path) grew by nothing.
+func diff(now, before uint64) uint64 {
+	if now < before {
+		return 0
+	}
+	return now - before
+}
+
+func usec(n uint64) time.Duration { return time.Duration(n) * time.Microsecond }
+
+func share(d, period time.Duration) float64 {
+	if period <= 0 {
+		return 0
+	}
+	return float64(d) / float64(period)
+}
+
+func rate(n uint64, period time.Duration) float64 {
+	if period <= 0 {
+		return 0
+	}
+	return float64(n) / period.Seconds()
+}
