@@ -65,3 +65,12 @@ func KernelRelease(root string) (string, error) {
 	}
 	return release, nil
 }
+
+// Hostname is the name the kernel goes by in this UTS namespace, below root.
+func Hostname(root string) (string, error) {
+	b, err := readFile(root, "proc/sys/kernel/hostname")
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimSpace(string(b)), nil
+}

@@ -36,6 +36,7 @@ const (
 	SIGHUP  = syscall.SIGHUP
 	SIGINT  = syscall.SIGINT
 	SIGKILL = syscall.SIGKILL
+	SIGPIPE = syscall.SIGPIPE
 	SIGQUIT = syscall.SIGQUIT
 	SIGSTOP = syscall.SIGSTOP
 	SIGTERM = syscall.SIGTERM

@@ -228,7 +228,7 @@ func TestKillingDaemonAndWorkerIsRepaired(t *testing.T) {
 
 func TestWorkerOutlivesTerminalSignals(t *testing.T) {
 	c := startWorker(t, stateDir(t))
-	for _, sig := range []sys.Signal{sys.SIGINT, sys.SIGTERM, sys.SIGHUP, sigPipe} {
+	for _, sig := range []sys.Signal{sys.SIGINT, sys.SIGTERM, sys.SIGHUP, sys.SIGPIPE} {
 		if err := sys.Kill(c.PID(), sig); err != nil {
 			t.Fatal(err)
 		}

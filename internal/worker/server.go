@@ -62,9 +62,6 @@ type message struct {
 	sent chan struct{}
 }
 
-// sigPipe is what a write to the dead daemon's pipe would kill the worker with before it has restored anything.
-const sigPipe = sys.Signal(13)
-
 var errHangup = errors.New("the daemon hung up")
 
 // Main is the body of the worker process. It answers requests from in on out until in ends or ctx does, then
@@ -72,7 +69,7 @@ var errHangup = errors.New("the daemon hung up")
 // not be undone, which stays in the journal. SIGINT, SIGTERM, SIGHUP and SIGPIPE are ignored from here on: the
 // worker lives as long as its daemon.
 func Main(ctx context.Context, in io.Reader, out io.Writer, c MainConfig) error {
-	signal.Ignore(sys.SIGINT, sys.SIGTERM, sys.SIGHUP, sigPipe)
+	signal.Ignore(sys.SIGINT, sys.SIGTERM, sys.SIGHUP, sys.SIGPIPE) // a write to the dead daemon's pipe must not kill us before we have restored anything
 	s, hello, err := open(ctx, c)
 	if err != nil {
 		// Whoever started us reads it from the greeting; a broken pipe has nobody to tell.

@@ -1,0 +1,36 @@
+# The commands of this repository. Each does its own set-up and says what it installs.
+#   make demo   run the main job on this machine (root, about four minutes)
+#   make test   run every test this machine can run
+# Recipes live beside what they belong to: install.mk, test.mk, lint.mk.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+GO ?= go
+
+.PHONY: help build demo test lint soak bench-offload install uninstall clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+	@echo "also: build lint soak bench-offload install uninstall clean"
+
+include install.mk
+include test.mk
+include lint.mk
+
+# The demo needs a real redis-server; without one it uses the built-in key-value server and says so.
+demo: build
+	@deploy/apt.sh "the demo's two redis twins" redis-server=redis-server
+	@mkdir -p bench/out
+	@bin/spillway demo offload --results bench/out/demo.json $(DEMOFLAGS)
+
+# Five demo runs and the other figures of docs/bench/offload.md. QUICK=1 shortens, GOAL=G2 runs one goal.
+bench-offload: build
+	@deploy/apt.sh "the demo's two redis twins" redis-server=redis-server
+	cd bench && $(GO) run ./offload -spillway ../bin/spillway -out out/offload.json $(if $(QUICK),-quick) $(if $(GOAL),-goal $(GOAL))
+
+# The daemon on cgroups that come and go, killed and started again; make test does three minutes of it.
+soak:
+	SPILLWAY_SOAK=$(or $(SOAK),1h) $(GO) test -count=1 -timeout 3h -v ./test/soak
+
+clean:
+	rm -rf bin bench/out

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// cost measures what the daemon costs at 200 managed cgroups and a period of one second: processor time of
+// daemon and worker from /proc/PID/stat over a minute, and resident memory. Each cgroup holds 24 MiB, most of
+// it cold, so that the daemon samples, decides and takes steps for all of them during the measurement.
+func (b *bench) cost(ctx context.Context) (map[string]Goal, error) {
+	const cgroups = 200
+	runs, window := 5, 30*time.Second
+	if b.quick {
+		runs, window = 2, 15*time.Second
+	}
+	t, err := plant(ctx, cgroups, 24, 10)
+	if err != nil {
+		return nil, err
+	}
+	defer t.Close()
+	dir, err := os.MkdirTemp("/var/tmp", "spillway-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	d, err := b.up(ctx, t, dir, swapTiers(dir, "6GiB"))
+	if err != nil {
+		return nil, err
+	}
+	defer d.stop()
+	st, err := d.client.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if st.Managed != cgroups {
+		return nil, fmt.Errorf("the daemon manages %d cgroups, not %d", st.Managed, cgroups)
+	}
+	worker, err := childOf(d.cmd.Process.Pid)
+	if err != nil {
+		return nil, err
+	}
+	select { // the canary and the first scan are start-up cost
+	case <-time.After(10 * time.Second):
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	var daemonCPU, workerCPU, rss []float64
+	for range runs {
+		d0, w0, at := cpu(d.cmd.Process.Pid), cpu(worker), time.Now()
+		select {
+		case <-time.After(window):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		secs := time.Since(at).Seconds()
+		daemonCPU = append(daemonCPU, 100*(cpu(d.cmd.Process.Pid)-d0).Seconds()/secs)
+		workerCPU = append(workerCPU, 100*(cpu(worker)-w0).Seconds()/secs)
+		rss = append(rss, float64(rssOf(d.cmd.Process.Pid))/(1<<20))
+		fmt.Printf("  daemon %.2f %%, worker %.2f %% of one core, %.1f MiB\n", daemonCPU[len(daemonCPU)-1], workerCPU[len(workerCPU)-1], rss[len(rss)-1])
+	}
+	steps, err := d.client.Decisions(ctx, "", 512)
+	if err != nil {
+		return nil, err
+	}
+	g := goal("daemon at 200 cgroups and 1 s period", "% of one core", "<= 1.5", daemonCPU, atMost(1.5))
+	w := goal("its worker meanwhile (kernel reclaim included)", "% of one core", "reported", workerCPU, func(float64) bool { return true })
+	g.Extra = map[string]float64{"worker_percent": w.Value, "recent_decisions": float64(len(steps))}
+	return map[string]Goal{
+		"G3":  g,
+		"G3b": goal("daemon's resident memory", "MiB", "<= 40", rss, atMost(40)),
+		"G3c": w,
+	}, nil
+}
+
+// swapTiers asks the daemon for a swap file with zswap in front.
+func swapTiers(dir, size string) string {
+	return fmt.Sprintf("  tiers:\n    zswap: \"on\"\n    page_cluster: 0\n    swap_file: {path: %s/swap, size: %s}\n", dir, size)
+}
+
+// cpu is the processor time pid has used, user and system.
+func cpu(pid int) time.Duration {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	f := strings.Fields(rest)
+	if len(f) < 13 {
+		return 0
+	}
+	var ticks int64
+	for _, s := range f[11:13] { // utime and stime, in clock ticks of 10 ms
+		n, _ := strconv.ParseInt(s, 10, 64)
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
+}
+
+func rssOf(pid int) int64 {
+	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for line := range strings.Lines(string(data)) {
+		if v, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			n, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(v), " kB"), 10, 64)
+			return n << 10
+		}
+	}
+	return 0
+}
+
+// childOf finds the worker of a daemon: its only child called "worker".
+func childOf(pid int) (int, error) {
+	all, err := os.ReadDir("/proc")
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range all {
+		p, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p))
+		if err != nil {
+			continue
+		}
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		f := strings.Fields(rest)
+		if len(f) < 2 || f[1] != strconv.Itoa(pid) {
+			continue
+		}
+		args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p))
+		if strings.Contains(string(args), "\x00worker\x00") {
+			return p, nil
+		}
+	}
+	return 0, fmt.Errorf("no worker below process %d", pid)
+}
