@@ -178,7 +178,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	brake := make(chan time.Time, 1)
 	stop, canary := a.cfg.Stop, a.cfg.Canary // fixed at start: a reload belongs to this goroutine alone
 	wg.Go(func() { a.watchPressure(ctx, stop, brake) })
-	measured := make(chan []tier.Measurement, 1)
+	measured := make(chan measuring)
 	if a.deps.Worker != nil && !a.cfg.DryRun && !canary.Off {
 		wg.Go(func() { a.runCanary(ctx, canary, measured) })
 	}
@@ -204,11 +204,11 @@ func (a *Agent) Run(ctx context.Context) error {
 		case d := <-a.results:
 			a.finish(d)
 		case until := <-brake:
-			a.stopUntil(until, "host memory pressure above stop.mem_pressure")
-		case ms := <-measured:
-			for _, m := range ms {
-				a.tiers.Record(m)
+			if !a.host.quiet(time.Now()) {
+				a.stopUntil(until, "host memory pressure above stop.mem_pressure")
 			}
+		case m := <-measured:
+			a.measure(m, time.Now())
 		case r := <-a.reload:
 			period := a.cfg.Period
 			r.reply <- a.apply(r.cfg)

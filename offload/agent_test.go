@@ -171,6 +171,29 @@ func TestBrakeStopsAtOnceAndInterruptsSteps(t *testing.T) {
 	}
 }
 
+// The canary's own stalls must not stop offloading for everybody: no step while it measures, none held against it.
+func TestCanaryDoesNotPullTheBrake(t *testing.T) {
+	m := newMachine(t, testkit.CgroupV2)
+	m.Put("/app", busy)
+	m.Put("/app/a", busy)
+	w := newFakeWorker()
+	a := m.agent(w, func(c *Config) { c.Roots = []string{"/app"} })
+	now := time.Now()
+	a.measure(measuring{on: true}, now)
+	now = ticks(a, 5, now)
+	if len(w.steps) != 0 {
+		t.Errorf("%d steps while the canary measures", len(w.steps))
+	}
+	a.measure(measuring{}, now)
+	if !a.host.quiet(now.Add(settle - time.Millisecond)) {
+		t.Error("a trigger just after the canary would stop everybody")
+	}
+	ticks(a, 8, now)
+	if len(w.steps) != 5 { // settle covers the first three of the eight periods
+		t.Errorf("%d steps in the eight periods after it, want 5", len(w.steps))
+	}
+}
+
 func TestLowMemoryBrakesWithoutPSI(t *testing.T) {
 	m := newMachine(t, testkit.CgroupV1)
 	m.Put("/app", busy)

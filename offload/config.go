@@ -90,6 +90,7 @@ func (c Config) Resolved() (Config, error) {
 	if err := c.check(); err != nil {
 		return c, err
 	}
+	c.Roots = slices.Clone(c.Roots) // the caller's slice stays as it is
 	for i, r := range c.Roots {
 		c.Roots[i] = path.Clean(r)
 	}

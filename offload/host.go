@@ -31,6 +31,8 @@ type hostState struct {
 	lowMemory bool
 	until     time.Time // no step before this
 	why       string
+	measuring bool            // the canary is at work
+	settled   time.Time       // until then its stalls may show
 	steps     context.Context // ends when the brake is pulled
 	stop      context.CancelFunc
 	disk0     map[string]uint64 // sectors written per device when the daemon first saw it behind swap
@@ -179,22 +181,37 @@ func (a *Agent) watchPressure(ctx context.Context, cfg Stop, brake chan<- time.T
 		a.log.Warn("capabilities unreadable; asking for the common trigger window", "error", err)
 		window = 2 * time.Second
 	}
-	tr, err := psi.OpenTrigger(a.pressurePath("memory"), time.Duration(cfg.MemPressure*float64(window)), window)
+	stall := time.Duration(cfg.MemPressure * float64(window))
+	tr, err := psi.OpenTrigger(a.pressurePath("memory"), stall, window)
 	if err != nil {
 		a.log.Warn("no host pressure trigger; the brake uses available memory only", "error", err)
 		return
 	}
 	defer tr.Close()
-	for {
-		if err := tr.Wait(ctx); err != nil {
-			if ctx.Err() == nil {
-				a.log.Warn("host pressure trigger lost; the brake uses available memory only", "error", err)
-			}
+	totals, err := psi.Open(a.pressurePath("memory"))
+	if err != nil {
+		a.log.Warn("host pressure unreadable; the brake uses available memory only", "error", err)
+		return
+	}
+	defer totals.Close()
+	before, err := totals.Read()
+	for err == nil {
+		if err = tr.Wait(ctx); err != nil {
+			break
+		}
+		// A window that needs no capability starts from another clock's total: on 6.18 its first event reports
+		// everything since boot. What fires for less than stall since the last look is no pressure.
+		var now psi.Totals
+		if now, err = totals.Read(); err != nil {
+			break
+		}
+		real := usec(diff(now.Some, before.Some)) >= stall
+		before = now
+		if real && !send(ctx, brake, time.Now().Add(cfg.Hold)) {
 			return
 		}
-		select {
-		case brake <- time.Now().Add(cfg.Hold):
-		case <-ctx.Done():
-		}
+	}
+	if ctx.Err() == nil {
+		a.log.Warn("host pressure trigger lost; the brake uses available memory only", "error", err)
 	}
 }

@@ -105,7 +105,9 @@ func (a *Agent) decide(ctx context.Context, t *target, now time.Time, period tim
 		})
 		return
 	}
-	if t.inFlight { // the last step is still being taken: deciding again would take twice
+	// While the last step is being taken, deciding again would take twice; while the canary measures, the host's
+	// pressure is partly our own.
+	if t.inFlight || a.host.quiet(now) {
 		a.record(t, now, elapsed, s, nil)
 		return
 	}
