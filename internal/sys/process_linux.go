@@ -106,3 +106,30 @@ func Rusage(who Who) (user, system time.Duration, maxRSS int64, err error) {
 	}
 	return time.Duration(ru.Utime.Nano()), time.Duration(ru.Stime.Nano()), int64(ru.Maxrss) << 10, nil
 }
+
+// Pin lets process pid (0: the calling thread) run on the given CPUs only; threads it has already started keep theirs.
+func Pin(pid int, cpus ...int) error {
+	var set unix.CPUSet
+	for _, c := range cpus {
+		set.Set(c)
+	}
+	if err := unix.SchedSetaffinity(pid, &set); err != nil {
+		return fmt.Errorf("sys: pin process %d to CPUs %v: %w", pid, cpus, err)
+	}
+	return nil
+}
+
+// CPUs are those that the calling thread may run on, in ascending order.
+func CPUs() ([]int, error) {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return nil, fmt.Errorf("sys: read affinity: %w", err)
+	}
+	var out []int
+	for c := range 8 * len(set) * 8 {
+		if set.IsSet(c) {
+			out = append(out, c)
+		}
+	}
+	return out, nil
+}

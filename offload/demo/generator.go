@@ -29,7 +29,8 @@ func (r *rig) startGenerator() (err error) {
 		task.Targets = append(task.Targets, load.Target{Name: t.name, Dialer: t.at})
 	}
 	g := &generator{read: make(chan error, 1), seconds: [2]map[int]load.Second{{}, {}}}
-	g.proc, err = r.spawn.start(spec{name: "load generator", args: []string{r.cfg.Exe, "demo-part", partLoad}, task: task, onDeath: sys.SIGKILL})
+	_, cpus := places()
+	g.proc, err = r.spawn.start(spec{name: "load generator", args: []string{r.cfg.Exe, "demo-part", partLoad}, task: task, onDeath: sys.SIGKILL, cpus: cpus})
 	if err != nil {
 		return err
 	}

@@ -32,6 +32,8 @@ type node struct {
 	tiers     string // the configuration's tiers part
 	rig       *rig
 
+	collected time.Time // owned by the experiment's goroutine
+
 	mu sync.Mutex
 	// +checklocks:mu
 	decisions map[decisionKey]admin.Decision
@@ -202,6 +204,7 @@ func (n *node) apply(ctx context.Context, s setting) error {
 
 // collect keeps the newest decisions, so that none is lost when the daemon's ring wraps.
 func (n *node) collect(ctx context.Context) error {
+	n.collected = time.Now()
 	for _, m := range n.rig.members() {
 		ds, err := n.admin.Decisions(ctx, m.path, 60)
 		if errkind.Of(err) == errkind.NotFound {

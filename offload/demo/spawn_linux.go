@@ -59,6 +59,7 @@ type spec struct {
 	cgroups []string // directories whose cgroup.procs it joins before it gets its task
 	log     string   // file for its output and errors; "": output is a pipe, errors are ours
 	onDeath sys.Signal
+	cpus    []int // that it may run on; nil: any
 }
 
 // start starts a child that dies with this process, in its own process group so that a Ctrl-C reaches only us.
@@ -89,7 +90,7 @@ func (s *spawner) start(sp spec) (*process, error) {
 		}
 	}
 	started := make(chan error)
-	s.jobs <- func() { started <- p.cmd.Start() }
+	s.jobs <- func() { started <- pinned(sp.cpus, p.cmd.Start) }
 	if err := <-started; err != nil {
 		return nil, fmt.Errorf("demo: start %s: %w", sp.name, err)
 	}
@@ -114,6 +115,32 @@ func (s *spawner) start(sp spec) (*process, error) {
 		}
 	}
 	return p, nil
+}
+
+// pinned starts a child that inherits cpus from this thread, which gets its own back.
+func pinned(cpus []int, start func() error) error {
+	if len(cpus) == 0 {
+		return start()
+	}
+	all, err := sys.CPUs()
+	if err != nil {
+		return err
+	}
+	if err := sys.Pin(0, cpus...); err != nil {
+		return err
+	}
+	return errors.Join(start(), sys.Pin(0, all...))
+}
+
+// places says where the two servers and the generator run. The servers share a CPU, so that whatever else takes
+// it from them takes it from both in the same second, and the ratio of their latencies is about them; the
+// generator has another one, so that it sends on time. With a single CPU nothing is pinned.
+func places() (servers, generator []int) {
+	all, err := sys.CPUs()
+	if err != nil || len(all) < 2 {
+		return nil, nil
+	}
+	return all[len(all)-1:], all[len(all)-2 : len(all)-1]
 }
 
 func (p *process) pid() int { return p.cmd.Process.Pid }

@@ -91,7 +91,6 @@ func (r *rig) watch(ctx context.Context, until time.Time) error {
 	defer tick.Stop()
 	end := time.NewTimer(time.Until(until))
 	defer end.Stop()
-	collected := time.Now()
 	for {
 		select {
 		case <-ctx.Done():
@@ -104,8 +103,7 @@ func (r *rig) watch(ctx context.Context, until time.Time) error {
 			return err
 		}
 		r.show.update(r.liveLine())
-		if time.Since(collected) >= pollDecisions {
-			collected = time.Now()
+		if time.Since(r.node.collected) >= pollDecisions {
 			if err := r.node.collect(ctx); err != nil {
 				return err
 			}

@@ -42,6 +42,7 @@ func (r *rig) findServer() (string, error) {
 // start starts the server in its cgroup, with no persistence: a fork would double its memory.
 func (t *twin) start(r *rig, server string) (err error) {
 	s := spec{name: t.name, cgroups: t.dirs, onDeath: sys.SIGKILL}
+	s.cpus, _ = places()
 	if server == builtin {
 		s.args, s.task = []string{r.cfg.Exe, "demo-part", partKV}, t.at
 	} else {
