@@ -1,6 +1,7 @@
 package offload
 
 import (
+	"maps"
 	"strconv"
 	"time"
 
@@ -54,15 +55,13 @@ func (a *Agent) collect(ch chan<- prometheus.Metric) {
 	counter := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
 	}
-	now := time.Now()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	v := &a.view
-	for _, t := range v.order {
-		if !t.managed {
+	// Nothing is sent while the lock is held: a slow scraper must not hold up the agent.
+	st, rows := a.Status(), a.Cgroups()
+	taken, counts := a.totals()
+	for _, row := range rows {
+		if !row.Managed {
 			continue
 		}
-		row := t.cgroup(now)
 		name, k := label(row.Path), row.Class
 		gauge(descUsage, float64(row.Usage), name, k)
 		gauge(descSaving, float64(row.Saving), name, k)
@@ -75,29 +74,36 @@ func (a *Agent) collect(ch chan<- prometheus.Metric) {
 			gauge(descPressure, row.IOSome, name, k, "io")
 		}
 	}
-	gauge(descHost, float64(v.host.SavingNet))
-	gauge(descPool, float64(v.host.PoolBytes))
-	gauge(descStored, float64(v.host.StoredBytes))
-	for _, t := range v.tiers {
+	gauge(descHost, float64(st.Host.SavingNet))
+	gauge(descPool, float64(st.Host.PoolBytes))
+	gauge(descStored, float64(st.Host.StoredBytes))
+	for _, t := range st.Tiers {
 		gauge(descTier, float64(t.Used), label(t.Name), t.Kind)
 		if t.P50 > 0 {
 			gauge(descLatency, time.Duration(t.P50).Seconds(), label(t.Name), "0.5")
 			gauge(descLatency, time.Duration(t.P99).Seconds(), label(t.Name), "0.99")
 		}
 	}
-	counter(descWritten, float64(v.host.DiskWritten))
-	counter(descTaken, float64(v.reclaimed))
-	for k, n := range v.counts {
+	counter(descWritten, float64(st.Host.DiskWritten))
+	counter(descTaken, float64(taken))
+	for k, n := range counts {
 		counter(descDecisions, float64(n), k.class, k.reason)
 	}
 	paused := 0.0
-	if now.Before(v.pausedUntil) {
+	if st.Paused != "" {
 		paused = 1
 	}
 	gauge(descPaused, paused)
-	gauge(descCPU, v.self.CPU, "daemon")
-	gauge(descCPU, v.self.WorkerCPU, "worker")
-	gauge(descRSS, float64(v.self.RSS))
+	gauge(descCPU, st.Self.CPU, "daemon")
+	gauge(descCPU, st.Self.WorkerCPU, "worker")
+	gauge(descRSS, float64(st.Self.RSS))
+}
+
+// totals copies what is counted since the start.
+func (a *Agent) totals() (reclaimed int64, counts map[countKey]uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.view.reclaimed, maps.Clone(a.view.counts)
 }
 
 // label makes a name from the system fit for a metric label: printable and bounded, still telling names apart.

@@ -42,7 +42,7 @@ type Config struct {
 	// What follows changes the experiment; zero keeps the default.
 	Keys      int           // keys of each server; default 300,000, about 410 MB
 	Rate      int           // reads a second for each server; default 2,500
-	Calibrate time.Duration // the A/A block; default 18s
+	Calibrate time.Duration // the A/A block; default 28s
 	Half      time.Duration // one half; default 82s
 }
 
@@ -69,7 +69,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.StateDir = cmp.Or(c.StateDir, defaultStateDir)
 	c.Keys = cmp.Or(c.Keys, defaultKeys)
 	c.Rate = cmp.Or(c.Rate, defaultRate)
-	c.Calibrate = cmp.Or(c.Calibrate, 18*time.Second)
+	c.Calibrate = cmp.Or(c.Calibrate, 28*time.Second)
 	c.Half = cmp.Or(c.Half, 82*time.Second)
 	switch {
 	case c.Exe == "":

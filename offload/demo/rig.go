@@ -195,6 +195,9 @@ func (r *rig) startWorkloads(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if on, from := places(); on != nil {
+		r.show.note(fmt.Sprintf("both servers share CPU %d, so that noise hits them alike; the load comes from CPU %d", on[0], from[0]))
+	}
 	for i, name := range []string{"redis-a", "redis-b"} {
 		t := &twin{member: r.member(name, "/online/"+name)}
 		r.twins[i] = t

@@ -18,8 +18,8 @@ import (
 // size at which C came to rest, so that both are compared at the same saving; without one T has no brake on a
 // kernel whose memory pressure does not count refaults. After the first block of each law come the stalls.
 const (
-	block       = 150 * time.Second
-	steadyPart  = 45 * time.Second
+	block       = 180 * time.Second
+	steadyPart  = 60 * time.Second
 	stallCount  = 20
 	stallKeys   = 4_500           // about 1,500 pages
 	stallEvery  = 8 * time.Second // the servers take turns: 16 periods between two stalls of one
@@ -89,8 +89,8 @@ type watched struct {
 	stalls []span
 }
 
-// Stalls injects refault stalls and compares the laws; see the comment on block. It takes about twenty
-// minutes, quick about seven.
+// Stalls injects refault stalls and compares the laws; see the comment on block. It takes about twenty-six
+// minutes, quick about thirteen.
 func Stalls(ctx context.Context, cfg Config, quick bool) (err error) {
 	cfg, err = cfg.withDefaults()
 	if err != nil {

@@ -90,14 +90,15 @@ func at(s float64) time.Time { return time.Unix(1000, 0).Add(time.Duration(s * f
 
 // rigWith has one server and the daemon's decisions about it, one a second from second 0.
 func rigWith(reasons ...policy.Reason) *rig {
-	r := &rig{node: &node{decisions: map[decisionKey]admin.Decision{}}}
+	decisions := map[decisionKey]admin.Decision{}
+	r := &rig{node: &node{decisions: decisions}}
 	r.twins[0] = &twin{member: &member{path: "/a"}}
 	for i, reason := range reasons {
 		d := admin.Decision{Cgroup: "/a", Time: at(float64(i)), Reason: string(reason)}
 		if reason == policy.Steady {
 			d.Step = 4096
 		}
-		r.node.decisions[decisionKey{"/a", d.Time.UnixNano()}] = d
+		decisions[decisionKey{"/a", d.Time.UnixNano()}] = d
 	}
 	return r
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spillway-io/spillway/internal/sys"
@@ -35,8 +36,18 @@ func (r *rig) findServer() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("demo: run %s --version: %w", path, err)
 	}
-	r.show.note(fmt.Sprintf("servers: %s, %.40q", path, out))
+	r.show.note(fmt.Sprintf("servers: %s, %s", path, version(out)))
 	return path, nil
+}
+
+// version is what follows "v=" in redis-server's own words.
+func version(out []byte) string {
+	for f := range strings.FieldsSeq(string(out)) {
+		if v, ok := strings.CutPrefix(f, "v="); ok {
+			return v
+		}
+	}
+	return "unknown version"
 }
 
 // start starts the server in its cgroup, with no persistence: a fork would double its memory.

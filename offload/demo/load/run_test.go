@@ -92,7 +92,7 @@ func TestStallIsNotOmitted(t *testing.T) {
 				const rate, stall = 400, 500 * time.Millisecond
 				server := fakeServer{buffer: buffer, pause: func(n int) {
 					if n == rate/4 {
-						time.Sleep(stall)
+						pass(stall)
 					}
 				}}
 				ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
@@ -132,7 +132,7 @@ func TestLateTimerIsNotTheServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
-		late := func(d time.Duration) { time.Sleep(d + 20*time.Millisecond) }
+		late := func(d time.Duration) { pass(d + 20*time.Millisecond) }
 		var got []Second
 		err := Run(ctx, spec(100, 1), Options{Dial: fakeServer{buffer: true}.dial, Sleep: late}, func(s Second) { got = append(got, s) })
 		if err != nil || len(got) != 1 {
@@ -186,7 +186,7 @@ func TestRunEndsOnAFailingServer(t *testing.T) {
 func TestRunGivesUpOnASilentServer(t *testing.T) {
 	for _, buffer := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			server := fakeServer{buffer: buffer, pause: func(int) { time.Sleep(time.Hour) }}
+			server := fakeServer{buffer: buffer, pause: func(int) { pass(time.Hour) }}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			begin := time.Now()
@@ -197,7 +197,7 @@ func TestRunGivesUpOnASilentServer(t *testing.T) {
 			if took := time.Since(begin); took > 4*time.Second {
 				t.Errorf("gave up after %v", took)
 			}
-			time.Sleep(2 * time.Hour) // fake time: lets the server end
+			pass(2 * time.Hour) // fake time: lets the server end
 		})
 	}
 }
@@ -221,7 +221,7 @@ func TestMainAndFollow(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- Main(t.Context(), in, &out, Options{Dial: fakeServer{buffer: true}.dial}) }()
 		hold.Write(task)
-		time.Sleep(1500 * time.Millisecond)
+		pass(1500 * time.Millisecond)
 		hold.Close()
 		if err := <-done; err != nil {
 			t.Fatal(err)
@@ -262,7 +262,7 @@ func TestFillAndScanReportWhatIsWrong(t *testing.T) {
 
 func TestScanEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := fakeServer{pause: func(int) { time.Sleep(time.Hour) }}.dial(t.Context(), Dialer{})
+		c, _ := fakeServer{pause: func(int) { pass(time.Hour) }}.dial(t.Context(), Dialer{})
 		defer c.Close()
 		cause := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -271,6 +271,9 @@ func TestScanEndsWithItsContext(t *testing.T) {
 			t.Errorf("error %v, want the context's cause", err)
 		}
 		c.Close()
-		time.Sleep(2 * time.Hour) // fake time: lets the server end
+		pass(2 * time.Hour) // fake time: lets the server end
 	})
 }
+
+// pass lets d go by in a bubble's fake time.
+func pass(d time.Duration) { <-time.After(d) }
