@@ -25,7 +25,7 @@ LIVE = [ -z "$(DESTDIR)" ] && [ -d /run/systemd/system ]
 .PHONY: build install uninstall
 
 build:
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/spillway ./cmd/spillway
+	CGO_ENABLED=0 $(GO) build -buildvcs=auto -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/spillway ./cmd/spillway
 
 install: build
 	@mkdir -p "$(BINDIR)" "$(UNITDIR)" "$(BASHDIR)" "$(ZSHDIR)" "$(FISHDIR)" "$(CONFDIR)" \
