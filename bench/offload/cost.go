@@ -10,13 +10,13 @@ import (
 )
 
 // cost measures what the daemon costs at 200 managed cgroups and a period of one second: processor time of
-// daemon and worker from /proc/PID/stat over a minute, and resident memory. Each cgroup holds 24 MiB, most of
+// daemon and worker from /proc/PID/stat, and resident memory. Each cgroup holds 24 MiB, most of
 // it cold, so that the daemon samples, decides and takes steps for all of them during the measurement.
 func (b *bench) cost(ctx context.Context) (map[string]Goal, error) {
 	const cgroups = 200
-	runs, window := 5, 30*time.Second
+	runs, window := 5, 20*time.Second
 	if b.quick {
-		runs, window = 2, 15*time.Second
+		runs, window = 2, 10*time.Second
 	}
 	t, err := plant(ctx, cgroups, 24, 10)
 	if err != nil {

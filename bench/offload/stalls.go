@@ -37,7 +37,7 @@ func (b *bench) stalls(ctx context.Context) (map[string]Goal, error) {
 	out := filepath.Join(os.TempDir(), fmt.Sprintf("spillway-stalls-%d.json", os.Getpid()))
 	defer os.Remove(out)
 	args := []string{"demo-stalls", "--results", out}
-	if b.quick {
+	if !b.long {
 		args = append(args, "--quick")
 	}
 	cmd := exec.CommandContext(ctx, b.exe, args...)

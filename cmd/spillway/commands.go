@@ -17,5 +17,6 @@ func (a *app) commands() []*cobra.Command {
 		a.workerCommand(),
 		a.canaryCommand(),
 		a.demoPartCommand(),
+		a.demoStallsCommand(),
 	}
 }

@@ -12,6 +12,33 @@ import (
 	"github.com/spillway-io/spillway/offload/demo"
 )
 
+// demoStallsCommand is what `make bench-offload GOAL=G2` runs.
+func (a *app) demoStallsCommand() *cobra.Command {
+	var (
+		results string
+		quick   bool
+	)
+	c := &cobra.Command{
+		Use:     "demo-stalls",
+		Short:   "Inject refault stalls under both laws and compare them at rest (half an hour, quick about twelve minutes)",
+		Example: "  spillway demo-stalls --quick --results stalls.json",
+		Hidden:  true,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			exe, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			ctx, stop := daemon.SignalContext(cmd.Context())
+			defer stop()
+			return demo.Stalls(ctx, demo.Config{Exe: exe, Out: a.out, In: a.in, JSONPath: results}, quick)
+		},
+	}
+	c.Flags().StringVar(&results, "results", "", "write the numbers as JSON to this file")
+	c.Flags().BoolVar(&quick, "quick", false, "one block of each law instead of three")
+	return c
+}
+
 func (a *app) demoCommand() *cobra.Command {
 	var (
 		results string

@@ -14,11 +14,12 @@ import (
 
 // The experiment of Stalls. Both servers are offloaded at the same time under the same law, in blocks: law C
 // (composite) and T (tmo) take turns as C T, T C, C T, so that a machine that grows slower or faster favours
-// neither. Every block starts with all memory resident, and its last part counts. T gets as its floor the
-// size at which C came to rest, so that both are compared at the same saving; without one T has no brake on a
-// kernel whose memory pressure does not count refaults. After the first block of each law come the stalls.
+// neither. Every block starts with all memory resident, and its last part counts: each law has then come to rest
+// where its own brake holds it, and the two savings are quoted beside the faults. After the first block of each
+// law come the stalls.
 const (
-	block       = 180 * time.Second
+	block       = 150 * time.Second // 90 full steps go from all to the hot part
+	blockTMO    = 240 * time.Second // pressure eases its steps on the way, so that it needs longer to come to rest
 	steadyPart  = 60 * time.Second
 	stallCount  = 20
 	stallKeys   = 4_500           // about 1,500 pages
@@ -60,7 +61,6 @@ type Steady struct {
 	Block           int            `json:"block"`
 	Law             string         `json:"law"`
 	Server          string         `json:"server"`
-	Floor           int64          `json:"floor_bytes"`
 	Usage           int64          `json:"usage_bytes"`
 	Saving          float64        `json:"saving"`
 	FaultsPerMinute float64        `json:"major_faults_per_minute"`
@@ -124,7 +124,7 @@ func Stalls(ctx context.Context, cfg Config, quick bool) (err error) {
 
 func (r *rig) stallTimeline(ctx context.Context, order []string) (*StallResult, error) {
 	off := setting{law: policy.Composite}
-	r.show.expect(time.Duration(len(order))*(block+8*time.Second) + 2*stallCount*stallEvery)
+	r.show.expect(time.Duration(len(order))*((block+blockTMO)/2+8*time.Second) + 2*stallCount*stallEvery)
 	r.show.phase("start the daemon, let it measure its tiers", 5*time.Second)
 	if err := r.startNode(ctx, off); err != nil {
 		return nil, err
@@ -134,20 +134,12 @@ func (r *rig) stallTimeline(ctx context.Context, order []string) (*StallResult, 
 	}
 	res := &StallResult{Room: "offload", Commit: r.node.commit, Machine: machine(), Goals: map[string]Goal{},
 		Laws: map[string]*StallStats{}, spans: map[string][]watched{}}
-	var floor int64
 	for n, law := range order {
 		s := r.bothOn(law)
-		if law == policy.TMO {
-			s.floor = floor
-		}
 		if err := r.steadyBlock(ctx, res, n, s); err != nil {
 			return nil, err
 		}
-		if floor == 0 {
-			floor = (res.Steady[0].Usage + res.Steady[1].Usage) / 2
-		}
 		if res.Laws[law] == nil {
-			s.floor = 0
 			if err := r.injectStalls(ctx, res, s); err != nil {
 				return nil, err
 			}
@@ -187,7 +179,11 @@ func (r *rig) steadyBlock(ctx context.Context, res *StallResult, n int, s settin
 	if err := r.node.apply(ctx, s); err != nil {
 		return err
 	}
-	whole, err := r.phase(ctx, fmt.Sprintf("block %d: both servers under %s", n+1, s.law), block)
+	long := block
+	if s.law == policy.TMO {
+		long = blockTMO
+	}
+	whole, err := r.phase(ctx, fmt.Sprintf("block %d: both servers under %s", n+1, s.law), long)
 	if err != nil {
 		return err
 	}
@@ -207,7 +203,7 @@ func (r *rig) steadyBlock(ctx context.Context, res *StallResult, n int, s settin
 		}
 		saved := float64(begin.footprint(i, r.rec.first(), r.rec.mode) - last.footprint(i, r.rec.first(), r.rec.mode))
 		st := Steady{
-			Block: n + 1, Law: s.law, Server: t.name, Floor: s.floor, Usage: int64(mean(usage)), Saving: saved / float64(begin.of[i].Usage),
+			Block: n + 1, Law: s.law, Server: t.name, Usage: int64(mean(usage)), Saving: saved / float64(begin.of[i].Usage),
 			FaultsPerMinute: float64(last.of[i].MajorFaults-first.of[i].MajorFaults) / last.at.Sub(first.at).Minutes(),
 		}
 		st.Decisions, _, _ = r.node.decided(t.path, c)
@@ -221,11 +217,6 @@ func (r *rig) steadyBlock(ctx context.Context, res *StallResult, n int, s settin
 
 // injectStalls reads cold keys of the two servers in turn and notes how the law answers.
 func (r *rig) injectStalls(ctx context.Context, res *StallResult, s setting) error {
-	if s.law == policy.TMO { // it ran with a floor until now
-		if err := r.node.apply(ctx, s); err != nil {
-			return err
-		}
-	}
 	r.show.phase(fmt.Sprintf("%d refault stalls under %s", stallCount, s.law), stallCount*stallEvery)
 	if err := r.watch(ctx, time.Now().Add(calmAfter)); err != nil {
 		return err

@@ -27,7 +27,7 @@ func (res *StallResult) judge() {
 	}
 	ratio := summarize(ratios(over, under))
 	res.SavingGap = number(mean(gap))
-	g := newGoal(Goal{What: "major faults of composite over tmo's at equal saving, median of the pairs", Value: ratio.Median, Unit: "ratio",
+	g := newGoal(Goal{What: "major faults of composite over tmo's, each at rest, median of the pairs", Value: ratio.Median, Unit: "ratio",
 		Target: fmt.Sprintf("<= %.1f", steadyGoal), Runs: ratio.N, Spread: ratio.iqr(),
 		Baseline: Baseline{"tmo, faults a minute", summarize(under).Median}}, float64(ratio.Median) <= steadyGoal)
 	switch {
@@ -63,9 +63,9 @@ func printStalls(w io.Writer, res *StallResult) {
 	}
 	t.Write(w)
 	fmt.Fprint(w, "(NAMED: a zero step naming refault cost within two periods; PSI: share of the\nstall's cost that memory PSI saw; CALM: periods that no stall explains)\n\n")
-	t = cli.NewTable("BLOCK", "LAW", "SERVER", ">FLOOR", ">RESIDENT", ">SAVED", ">FAULTS/MIN")
+	t = cli.NewTable("BLOCK", "LAW", "SERVER", ">RESIDENT", ">SAVED", ">FAULTS/MIN")
 	for _, s := range res.Steady {
-		t.Row(fmt.Sprint(s.Block), s.Law, s.Server, mb(s.Floor), mb(s.Usage), fmt.Sprintf("%.1f %%", 100*s.Saving), fmt.Sprintf("%.0f", s.FaultsPerMinute))
+		t.Row(fmt.Sprint(s.Block), s.Law, s.Server, mb(s.Usage), fmt.Sprintf("%.1f %%", 100*s.Saving), fmt.Sprintf("%.0f", s.FaultsPerMinute))
 	}
 	t.Write(w)
 	fmt.Fprintf(w, "composite saves %+.1f points against tmo\n\n", 100*res.SavingGap)
