@@ -40,11 +40,11 @@ install: build
 	  else install -m 0644 deploy/spillway.yaml "$(CONFDIR)/spillway.yaml"; fi
 	@if $(LIVE); then systemctl daemon-reload; fi
 	@echo "installed $(PREFIX)/bin/spillway, its systemd unit, shell completions and $(SYSCONF)/spillway/spillway.yaml$(if $(DESTDIR), below $(DESTDIR))"
-	@echo "next: look first with 'spillway up --dry-run', then 'systemctl enable --now spillway'"
+	@echo "next: put roots into $(SYSCONF)/spillway/spillway.yaml, check it with 'spillway config check FILE', then 'systemctl enable --now spillway'"
 
 uninstall:
 	@if $(LIVE); then systemctl disable --now spillway.service 2>/dev/null || true; fi
-	@if [ -z "$(DESTDIR)" ] && [ -x "$(BINDIR)/spillway" ]; then "$(BINDIR)/spillway" restore; fi
+	@if [ -z "$(DESTDIR)" ] && [ -x "$(BINDIR)/spillway" ]; then "$(BINDIR)/spillway" restore $(if $(wildcard $(CONFDIR)/spillway.yaml),--config "$(CONFDIR)/spillway.yaml"); fi
 	@rm -f "$(BINDIR)/spillway" "$(UNITDIR)/spillway.service" "$(BASHDIR)/spillway" "$(ZSHDIR)/_spillway" "$(FISHDIR)/spillway.fish"
 	@if cmp -s deploy/spillway.yaml "$(CONFDIR)/spillway.yaml"; then rm -f "$(CONFDIR)/spillway.yaml"; fi
 	@if [ -e "$(CONFDIR)/spillway.yaml" ]; then echo "kept $(CONFDIR)/spillway.yaml: it was changed"; else rmdir "$(CONFDIR)" 2>/dev/null || true; fi

@@ -62,7 +62,7 @@ func TestUnitKeepsThePromises(t *testing.T) {
 	}
 	for _, line := range []string{
 		"Type=notify", "WatchdogSec=60s", "ExecStart=/usr/local/bin/spillway up --config /etc/spillway/spillway.yaml",
-		"ExecStopPost=/usr/local/bin/spillway restore", "StateDirectory=spillway", "RuntimeDirectory=spillway", "KillMode=mixed",
+		"ExecStopPost=/usr/local/bin/spillway restore --config /etc/spillway/spillway.yaml", "StateDirectory=spillway", "RuntimeDirectory=spillway", "KillMode=mixed",
 	} {
 		if !slices.Contains(strings.Split(string(b), "\n"), line) {
 			t.Errorf("the unit lacks %s", line)

@@ -71,7 +71,7 @@ type Stop struct {
 	Available   float64       `yaml:"available"`    // share of memory available below which nothing is taken, for kernels without PSI; default 0.02
 }
 
-// maxRatio is the cap of DESIGN: never more than 1 % of a cgroup in one period.
+// maxRatio is the promise of docs/offload.md: never more than 1 % of a cgroup in one period.
 const maxRatio = 0.01
 
 // Resolved fills what is unset with its default and refuses what cannot work, without touching the machine.

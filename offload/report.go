@@ -214,10 +214,11 @@ func (a *Agent) intentLocked() (will, wont []string) {
 		}
 	}
 	switch {
-	case v.dryRun:
+	case v.dryRun && len(v.roots) > 0:
+		will = append(will, fmt.Sprintf("decide for %d cgroups below %s, and take nothing", n, strings.Join(v.roots, ", ")))
 		wont = append(wont, "change anything: dry run")
 	case a.deps.Worker == nil:
-		wont = append(wont, "change anything: it has no worker (needs root)")
+		wont = append(wont, "change anything: it started as a dry run; restart it to act")
 	case len(v.roots) == 0:
 		wont = append(wont, "offload anything: there are no roots (no kubepods here; name cgroups with --root or offload.roots)")
 	default:
@@ -266,7 +267,8 @@ func (a *Agent) adviceLocked() []string {
 	slices.SortFunc(tops, func(x, y string) int { return cmp.Or(cmp.Compare(sums[y], sums[x]), cmp.Compare(x, y)) })
 	var out []string
 	for _, p := range tops[:min(len(tops), 5)] {
-		out = append(out, fmt.Sprintf("would save about %v; add roots: [%s]", bytesize.Size(sums[p]/int64(bytesize.MiB))*bytesize.MiB, p))
+		roots := strings.Join(append(slices.Clone(a.view.roots), p), ", ") // naming one replaces the default
+		out = append(out, fmt.Sprintf("would save about %v; add roots: [%s]", bytesize.Size(sums[p]/int64(bytesize.MiB))*bytesize.MiB, roots))
 	}
 	return out
 }

@@ -46,7 +46,7 @@ func (r *row) peakFile() int64 {
 // cold; anonymous ones are counted at half, because compressing them keeps about half of them in memory.
 func (r *row) setObserved(s cgroup.Stat) {
 	r.stat = s
-	r.psi, r.psiWhy = false, "only observed"
+	r.psi, r.psiWhy = false, "not read while only observed"
 	r.cold = s.InactiveFile + s.InactiveAnon/2
 	r.peak = max(r.peak, s.Usage)
 	r.offloaded = nil

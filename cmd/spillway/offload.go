@@ -126,7 +126,11 @@ func writeExplanation(w io.Writer, e admin.Explanation) error {
 	t.Row("refaults", fmt.Sprintf("%.1f/s, major faults %.1f/s", c.Refaults, c.Faults))
 	var targets []string
 	for _, k := range slices.Sorted(maps.Keys(e.Params)) {
-		targets = append(targets, fmt.Sprintf("%s %g", k, e.Params[k]))
+		text := fmt.Sprintf("%g", e.Params[k])
+		if strings.HasSuffix(k, "_bytes") {
+			text = bytesize.Size(e.Params[k]).String()
+		}
+		targets = append(targets, k+" "+text)
 	}
 	rows(t, "targets", targets)
 	if err := t.Write(w); err != nil {

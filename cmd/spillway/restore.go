@@ -15,6 +15,7 @@ import (
 func (a *app) restoreCommand() *cobra.Command {
 	var (
 		stateDir string
+		config   string
 		dryRun   bool
 	)
 	c := &cobra.Command{
@@ -22,15 +23,25 @@ func (a *app) restoreCommand() *cobra.Command {
 		Short: "Undo what a daemon that died left behind",
 		Long: `Undo what the journal in the state directory says is still changed: limits, settings, swap
 files, zram, cgroups. A value that somebody else changed since is left alone and named. Running
-it twice, or with nothing to do, is harmless. While a daemon runs it refuses.`,
+it twice, or with nothing to do, is harmless. While a worker runs it refuses.`,
 		Example: "  sudo spillway restore --dry-run\n  sudo spillway restore",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			var unreadable error
+			if !cmd.Flags().Changed("state-dir") && config != "" {
+				// A file that was broken after the daemon's start must not keep its changes from being undone:
+				// the default directory is looked at all the same, and the error is the result.
+				cfg, err := loadConfig(config)
+				if err == nil && cfg.StateDir != "" {
+					stateDir = cfg.StateDir
+				}
+				unreadable = err
+			}
 			outcomes, err := worker.Restore(cmd.Context(), stateDir, dryRun, nil)
 			if err != nil {
-				return err
+				return errors.Join(unreadable, err)
 			}
-			var failed []error
+			failed := []error{unreadable}
 			type line struct {
 				What   string `json:"what"`
 				Old    string `json:"old"`
@@ -66,6 +77,7 @@ it twice, or with nothing to do, is harmless. While a daemon runs it refuses.`,
 		},
 	}
 	c.Flags().StringVar(&stateDir, "state-dir", daemon.DefaultStateDir, "where the daemon kept its journal")
+	c.Flags().StringVar(&config, "config", "", "take the state directory from this configuration file")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be undone, change nothing")
 	return c
 }
