@@ -18,7 +18,10 @@ const pageMeta = 67
 
 // saving accounts one cgroup: bytes of DRAM it no longer uses, net of what holding them elsewhere costs.
 //
-//	net = swapped out − still in swap cache − its share of the compressed pool − metadata + files kept out
+//	net = swapped out − its share of the compressed pool − metadata + files kept out
+//
+// where swapped out leaves out pages that are back in memory and still have their slot: v2 counts those in swap
+// and in swap cache; v1 takes a page off swap as soon as it is charged to memory again.
 //
 // and what is reported is the smallest net of the last minute: a page that comes straight back saved nothing.
 type saving struct {
@@ -42,8 +45,11 @@ func (s *saving) refaultedFile(n int64) { s.fileTaken = max(s.fileTaken-n, 0) }
 
 // update computes the net saving at now. pool is this cgroup's share of the compressed pools, in bytes;
 // peakFile the largest file cache seen, which bounds what dropping files can have saved.
-func (s *saving) update(now time.Time, st cgroup.Stat, peakFile, pool int64) {
-	out := max(st.Swap-st.SwapCached, 0)
+func (s *saving) update(now time.Time, st cgroup.Stat, mode cgroup.Mode, peakFile, pool int64) {
+	out := st.Swap
+	if mode == cgroup.V2 {
+		out = max(st.Swap-st.SwapCached, 0)
+	}
 	meta := st.Swap / int64(4*bytesize.KiB) * pageMeta
 	files := min(s.fileTaken, max(peakFile-st.File, 0))
 	s.net = out - pool - meta + files

@@ -238,7 +238,7 @@ func (a *Agent) record(t *target, now time.Time, period time.Duration, s policy.
 		r.saving.tookFile(min(r.took, r.fileAt-t.stat.File))
 		r.took = 0
 	}
-	r.saving.update(now, t.stat, r.peakFile(), pool)
+	r.saving.update(now, t.stat, a.h.Mode, r.peakFile(), pool)
 	if d != nil {
 		dec := admin.Decision{
 			Time: now, Cgroup: t.path, Class: string(t.class), Law: t.law.Name(), Usage: s.Usage, Step: d.Step,
