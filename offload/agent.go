@@ -73,14 +73,15 @@ type Agent struct {
 	done    chan struct{} // closed when Run returns
 
 	// owned by Run
-	cfg      Config
-	classes  *class.Set
-	targets  map[string]*target
-	reader   *proc.Reader
-	host     hostState
-	steps    sync.WaitGroup
-	lastScan time.Time
-	warned   map[string]bool // one log line per cause
+	cfg         Config
+	classes     *class.Set
+	targets     map[string]*target
+	reader      *proc.Reader
+	host        hostState
+	steps       sync.WaitGroup
+	lastScan    time.Time
+	lastObserve time.Time
+	warned      map[string]bool // one log line per cause
 
 	mu sync.Mutex
 	// +checklocks:mu

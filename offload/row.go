@@ -46,10 +46,16 @@ func (r *row) peakFile() int64 {
 // cold; anonymous ones are counted at half, because compressing them keeps about half of them in memory.
 func (r *row) setObserved(s cgroup.Stat) {
 	r.stat = s
-	r.psi, r.psiWhy = false, "not read while only observed"
 	r.cold = s.InactiveFile + s.InactiveAnon/2
 	r.peak = max(r.peak, s.Usage)
-	r.offloaded = nil
+}
+
+// release forgets what only a managed cgroup has.
+func (r *row) release() {
+	r.psi, r.psiWhy = false, "not read while only observed"
+	r.offloaded, r.floor = nil, 0
+	r.memSome, r.ioSome, r.refaults, r.faults = 0, 0, 0, 0
+	r.saving.reset()
 }
 
 // push adds a decision and marks it pending if it asked for a step.
@@ -109,7 +115,7 @@ func (t *target) cgroup(now time.Time) admin.Cgroup {
 	if r.psi {
 		c.PSIWhy = ""
 	}
-	if d := r.newest(1); len(d) == 1 {
+	if d := r.newest(1); len(d) == 1 && t.managed { // an old decision says nothing about a cgroup that is only watched
 		c.Last = &d[0]
 	}
 	return c
