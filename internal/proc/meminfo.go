@@ -41,6 +41,8 @@ func meminfoField(m *Meminfo, key []byte) *int64 {
 		return &m.SwapTotal
 	case "SwapFree:":
 		return &m.SwapFree
+	case "SwapCached:":
+		return &m.SwapCached
 	case "Zswap:":
 		return &m.Zswap
 	case "Zswapped:":

@@ -8,6 +8,7 @@ import "time"
 type Meminfo struct {
 	Total, Free, Available                              int64
 	SwapTotal, SwapFree                                 int64
+	SwapCached                                          int64 // back in memory, and still with a slot in swap
 	Zswap                                               int64 // bytes of the compressed pool; 0 when the kernel has no zswap
 	Zswapped                                            int64 // bytes before compression held in the pool
 	AnonPages, Cached, SReclaimable, SUnreclaim, Percpu int64

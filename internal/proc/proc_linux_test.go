@@ -15,7 +15,7 @@ const root = "testdata/root"
 func TestMeminfo(t *testing.T) {
 	got, err := ReadMeminfo(root)
 	want := Meminfo{Total: 24683548 << 10, Free: 21354792 << 10, Available: 23728328 << 10, SwapTotal: 1535996 << 10,
-		SwapFree: 1263416 << 10, Zswap: 103112 << 10, Zswapped: 196100 << 10, AnonPages: 381792 << 10, Cached: 2410944 << 10,
+		SwapFree: 1263416 << 10, SwapCached: 76004 << 10, Zswap: 103112 << 10, Zswapped: 196100 << 10, AnonPages: 381792 << 10, Cached: 2410944 << 10,
 		SReclaimable: 241628 << 10, SUnreclaim: 42812 << 10, Percpu: 816 << 10}
 	if err != nil || got != want {
 		t.Errorf("got  %+v, %v\nwant %+v", got, err, want)

@@ -118,11 +118,11 @@ func assemble(m machine) []Tier {
 	} else {
 		rest = append(rest, z)
 	}
-	behind := zswapBehind(m)
+	elsewhere := notInAreas(m)
 	zram := false
 	for i, a := range m.areas {
 		t := Tier{Name: a.name, Kind: a.kind, State: Active, Path: a.Path, Device: a.device,
-			Size: a.Size, Priority: a.Priority, slots: max(0, a.Used-behind[i])}
+			Size: a.Size, Priority: a.Priority, slots: max(0, a.Used-elsewhere[i])}
 		t.Detail = a.detail()
 		if a.kind == KindZram {
 			zram = true
@@ -158,14 +158,15 @@ func zswapTier(m machine) Tier {
 	return t
 }
 
-// zswapBehind divides what zswap stores over the areas whose slots it uses: the kernel keeps a slot for each
-// page in the pool, and does not say where.
-func zswapBehind(m machine) []int64 {
+// notInAreas divides the pages that have a slot and are not there over the areas: what zswap stores, and what is back
+// in memory with its slot kept in case it leaves again unchanged. The kernel does not say whose slots they are. Before
+// 6.5 a page could be in both; the areas' part is then too small by what zswap holds of the swap cache.
+func notInAreas(m machine) []int64 {
 	used := make([]int64, len(m.areas))
 	for i, a := range m.areas {
 		used[i] = max(0, a.Used)
 	}
-	return share(max(0, m.mem.Zswapped), used)
+	return share(max(0, m.mem.Zswapped)+max(0, m.mem.SwapCached), used)
 }
 
 func (a area) detail() string {
