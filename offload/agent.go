@@ -179,6 +179,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	brake := make(chan time.Time, 1)
 	stop, canary := a.cfg.Stop, a.cfg.Canary // fixed at start: a reload belongs to this goroutine alone
 	wg.Go(func() { a.watchPressure(ctx, stop, brake) })
+	hung := make(chan error)
+	wg.Go(func() { a.watchSelf(ctx, hung) })
 	measured := make(chan measuring)
 	if a.deps.Worker != nil && !a.cfg.DryRun && !canary.Off {
 		wg.Go(func() { a.runCanary(ctx, canary, measured) })
@@ -199,6 +201,8 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-dead:
 			return errkind.Hint(errkind.New(errkind.Unavailable, "offload: the worker process died; it restored what it had changed, or the next start will"),
 				"run `spillway restore`, then start the daemon again")
+		case err := <-hung:
+			return err
 		case now := <-tick.C:
 			a.tick(ctx, now, now.Sub(last))
 			last = now
@@ -250,6 +254,10 @@ func (a *Agent) apply(cfg Config) error {
 	if !reflect.DeepEqual(cfg.Tiers, a.cfg.Tiers) {
 		return errkind.Hint(errkind.New(errkind.Invalid, "offload: reload: offload.tiers changed"),
 			"tiers are set up at start only: restart the daemon to apply them")
+	}
+	if cfg.Canary != a.cfg.Canary || cfg.Stop.MemPressure != a.cfg.Stop.MemPressure || cfg.Stop.Hold != a.cfg.Stop.Hold {
+		return errkind.Hint(errkind.New(errkind.Invalid, "offload: reload: offload.canary, stop.mem_pressure or stop.hold changed"),
+			"these are fixed at start: restart the daemon to apply them")
 	}
 	classes, err := class.Compile(cfg.Classes)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -360,6 +361,65 @@ func TestRecentDecisionsSayWhatCameOfThem(t *testing.T) {
 	}
 	if steps == 0 {
 		t.Fatal("no step among the recent decisions")
+	}
+}
+
+// The kernel frees whole folios and takes more than a small step asks for: what it took ahead is taken off later
+// steps, and close to the floor nothing is asked for at all.
+func TestOvertakingIsPaidBack(t *testing.T) {
+	m := newMachine(t, testkit.CgroupV2)
+	m.Put("/app", busy)
+	g := busy
+	g.Usage = 100 * mib
+	m.Put("/app/a", g)
+	w := newFakeWorker()
+	var asked, taken int64
+	w.answer = func(_ context.Context, s worker.Step) (worker.StepResult, error) {
+		asked += s.Bytes
+		took := (s.Bytes + 2*mib - 1) / (2 * mib) * 2 * mib
+		taken += took
+		g.Usage -= took
+		m.Put("/app/a", g)
+		return worker.StepResult{Before: g.Usage + took, After: g.Usage}, nil
+	}
+	a := m.agent(w, func(c *Config) { c.Roots, c.Floor = []string{"/app"}, 64<<20 })
+	start := g.Usage
+	ticks(a, 20, time.Now())
+	if most := int64(float64(start)*0.01*20) + 2*mib; taken > most {
+		t.Errorf("took %d in 20 periods, 1 %% each is %d", taken, most)
+	}
+	if taken == 0 || asked >= taken {
+		t.Fatalf("asked %d, took %d: the case does not overtake", asked, taken)
+	}
+	ticks(a, 200, time.Now().Add(time.Minute))
+	if g.Usage < 64*mib {
+		t.Errorf("usage %d is below the floor", g.Usage)
+	}
+}
+
+// A cgroup that rests at its floor is read rarely; what it saved must not be forgotten for that.
+func TestSavingLastsAtTheFloor(t *testing.T) {
+	m := newMachine(t, testkit.CgroupV2)
+	m.Put("/app", busy)
+	m.Put("/app/a", testkit.MemGroup{Usage: 10 * mib, Anon: 10 * mib, Swap: 100 * mib, Zswap: 30 * mib, Zswapped: 100 * mib})
+	a := m.agent(newFakeWorker(), func(c *Config) { c.Roots = []string{"/app"} })
+	at := ticks(a, 300, time.Now())
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if got := a.targets["/app/a"].row.saving.sustained(at); got < 60*mib {
+		t.Errorf("saving %d after five minutes at the floor, want about 98 MiB of 100 net of its metadata", got)
+	}
+}
+
+func TestLabelsStayApart(t *testing.T) {
+	long := strings.Repeat("é", 200)
+	seen := map[string]bool{}
+	for _, s := range []string{"/a", long, long + "y", strings.Repeat("x", 300), strings.Repeat("x", 301), "/\xff\n"} {
+		l := label(s)
+		if !utf8.ValidString(l) || len(l) > 256 || seen[l] {
+			t.Errorf("label of %.20q… is %q", s, l)
+		}
+		seen[l] = true
 	}
 }
 

@@ -127,7 +127,7 @@ func (c Config) check() error {
 		return bad("16MiB is the default", "floor %v is negative", c.Floor)
 	}
 	if _, err := class.Compile(c.Classes); err != nil {
-		return fmt.Errorf("offload: classes: %w", err)
+		return errkind.Wrap(errkind.Invalid, fmt.Errorf("offload: classes: %w", err))
 	}
 	for name, t := range c.Params {
 		if !slices.Contains(class.Classes(), name) {

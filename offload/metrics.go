@@ -1,9 +1,12 @@
 package offload
 
 import (
+	"fmt"
+	"hash/fnv"
 	"maps"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -106,13 +109,20 @@ func (a *Agent) totals() (reclaimed int64, counts map[countKey]uint64) {
 	return a.view.reclaimed, maps.Clone(a.view.counts)
 }
 
-// label makes a name from the system fit for a metric label: printable and bounded, still telling names apart.
+// label makes a name from the system fit for a metric label: printable, bounded and valid UTF-8. A name that had
+// to be cut ends in a hash of the whole, so that two names never become one series.
 func label(s string) string {
 	const most = 256
 	q := strconv.Quote(s)
 	q = q[1 : len(q)-1]
-	if len(q) > most {
-		q = q[:most-3] + "..."
+	if len(q) <= most {
+		return q
 	}
-	return q
+	h := fnv.New64a()
+	h.Write([]byte(s)) // never fails
+	cut := most - 20
+	for !utf8.RuneStart(q[cut]) {
+		cut--
+	}
+	return fmt.Sprintf("%s...%016x", q[:cut], h.Sum64())
 }

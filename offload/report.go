@@ -12,7 +12,6 @@ import (
 	"github.com/spillway-io/spillway/internal/bytesize"
 	"github.com/spillway-io/spillway/internal/cgroup"
 	"github.com/spillway-io/spillway/internal/errkind"
-	"github.com/spillway-io/spillway/internal/sys"
 )
 
 // historyLen is an hour of one-second points; longer periods cover more.
@@ -39,9 +38,6 @@ type view struct {
 	lastReason   map[string]string
 	reclaimed    int64
 	self         admin.Self
-	selfAt       time.Time
-	selfCPU      time.Duration
-	workerCPU    time.Duration
 	law          string
 	period       time.Duration
 	dryRun       bool
@@ -123,7 +119,6 @@ func (a *Agent) publish(now time.Time, period time.Duration) {
 	if now.After(v.pausedUntil) {
 		v.paused = ""
 	}
-	a.measureSelfLocked(now)
 	if period <= 0 {
 		return
 	}
@@ -133,36 +128,6 @@ func (a *Agent) publish(now time.Time, period time.Duration) {
 		v.points[v.nextPoint%historyLen] = p
 	}
 	v.nextPoint++
-}
-
-// selfEvery is how often the daemon's own cost is averaged.
-const selfEvery = 10 * time.Second
-
-// measureSelfLocked refreshes what this daemon and its worker cost.
-//
-// +checklocks:a.mu
-func (a *Agent) measureSelfLocked(now time.Time) {
-	v := &a.view
-	if !v.selfAt.IsZero() && now.Sub(v.selfAt) < selfEvery {
-		return
-	}
-	user, system, rss, err := sys.Rusage(sys.UsageSelf)
-	if err != nil {
-		return
-	}
-	cpu := user + system
-	var wcpu time.Duration
-	if a.deps.Worker != nil {
-		if u, err := a.deps.Worker.Usage(); err == nil {
-			wcpu = u.CPU
-		}
-	}
-	if !v.selfAt.IsZero() {
-		v.self.CPU = share(cpu-v.selfCPU, now.Sub(v.selfAt))
-		v.self.WorkerCPU = share(wcpu-v.workerCPU, now.Sub(v.selfAt))
-	}
-	v.self.RSS = rss
-	v.selfAt, v.selfCPU, v.workerCPU = now, cpu, wcpu
 }
 
 // Status implements admin.Source.

@@ -53,6 +53,11 @@ func (s *saving) update(now time.Time, st cgroup.Stat, mode cgroup.Mode, peakFil
 	meta := st.Swap / int64(4*bytesize.KiB) * pageMeta
 	files := min(s.fileTaken, max(peakFile-st.File, 0))
 	s.net = out - pool - meta + files
+	s.note(now)
+}
+
+// note says that the net saving still is what it was.
+func (s *saving) note(now time.Time) {
 	slot := now.Unix() / int64(sustain.Seconds()/float64(len(s.buckets)))
 	b := &s.buckets[slot%int64(len(s.buckets))]
 	if b.slot != slot {

@@ -61,6 +61,7 @@ func (a *Agent) scan() error {
 		if !seen[p] {
 			t.close()
 			delete(a.targets, p)
+			a.forget(p)
 		}
 	}
 	a.findPressure()
@@ -74,6 +75,16 @@ func (a *Agent) scan() error {
 	a.view.unusedRules = a.classes.Unused(paths)
 	a.mu.Unlock()
 	return nil
+}
+
+// forget drops what is kept about a path beside its target: paths of pods never come back, and a path that does
+// is to be logged about anew.
+func (a *Agent) forget(path string) {
+	delete(a.warned, "stat "+path)
+	delete(a.warned, "step "+path)
+	a.mu.Lock()
+	delete(a.view.lastReason, path)
+	a.mu.Unlock()
 }
 
 func missing(roots []string, seen map[string]bool) (out []string) {

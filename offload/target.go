@@ -3,6 +3,7 @@ package offload
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spillway-io/spillway/internal/admin"
@@ -35,6 +36,8 @@ type target struct {
 	prev      cgroup.Stat
 	havePrev  bool
 	inFlight  bool
+	asked     int64 // by the step in flight
+	debt      int64 // bytes that earlier steps took beyond what they asked for
 	reclaimed int64 // by the last finished step
 	idle      int   // periods since the last full read, while at the floor
 
@@ -74,6 +77,9 @@ func (a *Agent) decide(ctx context.Context, t *target, now time.Time, period tim
 	if t.havePrev && t.prev.Usage <= floor && t.idle < idleReads && !t.inFlight {
 		if u, err := t.group.Usage(); err == nil && u <= floor {
 			t.idle++
+			a.mu.Lock()
+			t.row.saving.note(now)
+			a.mu.Unlock()
 			return
 		}
 	}
@@ -111,19 +117,42 @@ func (a *Agent) decide(ctx context.Context, t *target, now time.Time, period tim
 		a.record(t, now, elapsed, s, nil)
 		return
 	}
-	d := t.law.Decide(s)
+	seen := s
+	if s.Usage-s.Floor < grain {
+		seen.Floor = s.Usage
+	}
+	d := t.law.Decide(seen)
 	t.reclaimed = 0
+	t.repay(&d)
 	a.record(t, now, elapsed, s, &d)
 	if d.Step <= 0 || a.cfg.DryRun || a.deps.Worker == nil {
 		return
 	}
-	t.inFlight = true
+	t.inFlight, t.asked = true, d.Step
 	req := worker.Step{Cgroup: t.path, Inode: t.inode, Bytes: d.Step, Floor: s.Floor}
 	stepCtx := a.host.stepContext(ctx)
 	a.steps.Go(func() {
 		res, err := a.deps.Worker.Step(stepCtx, req)
 		a.results <- stepDone{t: t, res: res, err: err}
 	})
+}
+
+// grain is the largest unit the kernel frees at once, a folio of 2 MiB: closer to the floor than that, any step
+// could go below it.
+const grain = int64(2 * bytesize.MiB)
+
+// repay takes what earlier steps took too much off this one, so that the share taken over time is the law's.
+func (t *target) repay(d *policy.Decision) {
+	if t.debt <= 0 || d.Step <= 0 {
+		return
+	}
+	off := min(t.debt, d.Step)
+	t.debt -= off
+	d.Step -= off
+	d.Detail += fmt.Sprintf("; %v of it was taken ahead: the kernel frees whole folios", bytesize.Size(off))
+	if d.Step == 0 {
+		d.Reason, d.Signal = policy.TakenAhead, ""
+	}
 }
 
 // sample turns two reads into the law's input. The first read of a cgroup has no difference yet.
@@ -183,6 +212,7 @@ func (a *Agent) finish(d stepDone) {
 	t.inFlight = false
 	taken := max(d.res.Before-d.res.After, 0)
 	t.reclaimed = taken
+	t.debt += max(taken-t.asked, 0)
 	a.mu.Lock()
 	if dec, ok := t.row.finish(d.res, taken, d.err); ok {
 		a.view.settle(t.row.recent, dec)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 
 	"github.com/spf13/cobra"
 
@@ -139,7 +140,7 @@ func configWarnings(cfg fileConfig, sysroot string) []string {
 		paths = append(paths, e.Path)
 	}
 	for _, r := range cfg.Offload.Roots {
-		if !exists[r] {
+		if r = path.Clean(r); !exists[r] { // as the agent reads it
 			warnings = append(warnings, fmt.Sprintf("root %s does not exist (yet): nothing below it can be offloaded until it does", r))
 		}
 	}

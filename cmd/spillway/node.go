@@ -16,6 +16,7 @@ import (
 
 	"github.com/spillway-io/spillway/internal/admin"
 	"github.com/spillway-io/spillway/internal/daemon"
+	"github.com/spillway-io/spillway/internal/errkind"
 	"github.com/spillway-io/spillway/internal/sys"
 	"github.com/spillway-io/spillway/internal/worker"
 	"github.com/spillway-io/spillway/offload"
@@ -62,6 +63,10 @@ func openNode(ctx context.Context, f upFlags, cfg fileConfig, log *slog.Logger) 
 		Root: f.sysroot, Registry: n.registry, Version: b.Version, Commit: b.Commit,
 		Reload: func() (offload.Config, error) {
 			fresh, err := f.settings()
+			if err == nil && fresh.Config != cfg.Config {
+				err = errkind.Hint(errkind.New(errkind.Invalid, "up: reload: listen, socket or state_dir changed"),
+					"these are fixed at start: restart the daemon to apply them")
+			}
 			return fresh.Offload, err
 		},
 	}

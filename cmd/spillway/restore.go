@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 
 	"github.com/spf13/cobra"
 
 	"github.com/spillway-io/spillway/internal/cli"
 	"github.com/spillway-io/spillway/internal/daemon"
+	"github.com/spillway-io/spillway/internal/errkind"
 	"github.com/spillway-io/spillway/internal/worker"
 )
 
@@ -27,6 +29,10 @@ it twice, or with nothing to do, is harmless. While a worker runs it refuses.`,
 		Example: "  sudo spillway restore --dry-run\n  sudo spillway restore",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("state-dir") && stateDir == "" {
+				return errkind.Hint(errkind.New(errkind.Invalid, "spillway: restore: --state-dir is empty"),
+					"name the directory, or leave the option out for %s", daemon.DefaultStateDir)
+			}
 			var unreadable error
 			if !cmd.Flags().Changed("state-dir") && config != "" {
 				// A file that was broken after the daemon's start must not keep its changes from being undone:
@@ -37,7 +43,7 @@ it twice, or with nothing to do, is harmless. While a worker runs it refuses.`,
 				}
 				unreadable = err
 			}
-			outcomes, err := worker.Restore(cmd.Context(), stateDir, dryRun, nil)
+			outcomes, err := worker.Restore(cmd.Context(), stateDir, dryRun, slog.New(slog.NewTextHandler(a.err, nil)))
 			if err != nil {
 				return errors.Join(unreadable, err)
 			}

@@ -50,12 +50,7 @@ Without a configuration and without --root it observes every cgroup and acts onl
 			}
 			ctx, stop := daemon.SignalContext(cmd.Context())
 			defer stop()
-			err := a.up(ctx, f)
-			var s *daemon.Signaled
-			if errors.As(err, &s) && errors.Is(context.Cause(ctx), s) {
-				return nil // asked to stop, and stopped
-			}
-			return err
+			return a.up(ctx, f)
 		},
 	}
 	fl := c.Flags()
@@ -112,14 +107,23 @@ func (a *app) up(ctx context.Context, f upFlags) error {
 	log := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: level}))
 	n, err := openNode(ctx, f, cfg, log)
 	if err != nil {
-		return lookOnly(cfg, err)
+		return lookOnly(cfg, unlessAsked(ctx, err))
 	}
 	defer n.release()
 	if err := a.report(n, cfg, f.sysroot); err != nil {
 		return errors.Join(err, n.close())
 	}
-	err = n.run(ctx)
-	return errors.Join(err, n.close())
+	err = unlessAsked(ctx, n.run(ctx))
+	return errors.Join(err, n.close()) // what could not be undone is an error also when we were asked to stop
+}
+
+// unlessAsked is err, or nil when it only says that a signal asked us to stop.
+func unlessAsked(ctx context.Context, err error) error {
+	var s *daemon.Signaled
+	if errors.As(err, &s) && errors.Is(context.Cause(ctx), s) {
+		return nil
+	}
+	return err
 }
 
 // report is the first thing a person sees: what was found, what will and will not be done.

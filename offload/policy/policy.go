@@ -57,6 +57,7 @@ const (
 	HostPressure Reason = "host-pressure" // host-wide trigger: zero
 	SwapFull     Reason = "swap-full"     // nowhere to put pages: zero
 	TooSmall     Reason = "below-page"    // the step rounds to nothing
+	TakenAhead   Reason = "taken-ahead"   // earlier steps took more than they asked for: zero (set by the agent)
 	NoSignal     Reason = "no-signal"     // nothing this law could brake on is readable: zero
 )
 
