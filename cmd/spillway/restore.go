@@ -30,8 +30,7 @@ it twice, or with nothing to do, is harmless. While a worker runs it refuses.`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("state-dir") && stateDir == "" {
-				return errkind.Hint(errkind.New(errkind.Invalid, "spillway: restore: --state-dir is empty"),
-					"name the directory, or leave the option out for %s", daemon.DefaultStateDir)
+				return usage(cmd, errkind.New(errkind.Invalid, "restore: --state-dir is empty"))
 			}
 			var unreadable error
 			if !cmd.Flags().Changed("state-dir") && config != "" {

@@ -59,8 +59,10 @@ type ShrinkResult struct {
 // Nothing is written when usage is at the floor or the limit is already at or below the target. The write
 // blocks while the kernel reclaims and ends early when the kernel finds no more (Busy) or a signal comes
 // (ErrInterrupted; see Reclaim about repeating it). In every case the old limit is restored and read back
-// before Shrink returns; Restored is false only with an error. If somebody else set the limit meanwhile,
-// theirs stays and the error is ErrForeign.
+// before Shrink returns; Restored is false only with an error. If somebody else set the limit before the write
+// or after it, theirs stays and the error is ErrForeign. One gap remains: a limit set while the write blocks is
+// overwritten by target when the write succeeds, unseen, and then by old, since the kernel has no compare and
+// set. Steps in smaller writes would hold the limit down between them, which is worse.
 //
 // The limit is down only from the moment usage fits until the write that restores it, microseconds later.
 // memory.memsw.limit_in_bytes is never touched.
@@ -86,6 +88,15 @@ func (g *Group) Shrink(step, floor int64, intent func(old, target int64) error) 
 	defer unix.Close(fd)
 	if err := intent(before.limit, target); err != nil {
 		return r, fmt.Errorf("cgroup: shrink %q: record the intent: %w", g.path, err)
+	}
+	// Recording the intent takes time, in which somebody else may have set a limit: old would overwrite it.
+	now, err := readNumber(fd)
+	if err != nil {
+		return r, g.fail("read", limitFile, err)
+	}
+	if now != before.limit {
+		r.Restored = false
+		return r, g.fail("shrink", limitFile, fmt.Errorf("it reads %d: %w", now, ErrForeign))
 	}
 	wrote := writeLimit(fd, target)
 	r.Busy = wrote == unix.EBUSY

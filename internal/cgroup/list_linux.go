@@ -43,7 +43,26 @@ func linksCountChildren(fd int) bool {
 	if unix.Fstatfs(fd, &fs) != nil {
 		return false
 	}
+	return isCgroup(&fs)
+}
+
+func isCgroup(fs *unix.Statfs_t) bool {
 	return fs.Type == unix.CGROUP_SUPER_MAGIC || fs.Type == unix.CGROUP2_SUPER_MAGIC
+}
+
+// OnFileSystem says whether path lies on a cgroup file system, so that a directory there is a cgroup.
+func OnFileSystem(path string) (bool, error) {
+	for {
+		var fs unix.Statfs_t
+		err := unix.Statfs(path, &fs)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return false, fmt.Errorf("cgroup: statfs %q: %w", path, err)
+		}
+		return isCgroup(&fs), nil
+	}
 }
 
 type walker struct {

@@ -28,8 +28,8 @@ import (
 // Names of the journal's files in the state directory.
 const (
 	FileName    = "journal"
+	DamagedName = "journal.damaged"
 	tempName    = "journal.tmp"
-	damagedName = "journal.damaged"
 )
 
 // MaxEntries bounds how many changes can be outstanding at once.
@@ -79,7 +79,7 @@ type Journal struct {
 // Open opens or makes the journal in dir, which must belong to this user and be writable by nobody else.
 // The report says what could not be read; the file is rewritten without it when there is room.
 func Open(dir string, c Config) (*Journal, Report, error) {
-	if err := checkDir(dir); err != nil {
+	if err := CheckDir(dir); err != nil {
 		return nil, Report{}, err
 	}
 	if err := os.Remove(filepath.Join(dir, tempName)); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -144,7 +144,7 @@ func TestTornAndDamagedLinesAreReportedAndTheRestSurvives(t *testing.T) {
 		t.Fatalf("open: %v, %+v", err, report)
 	}
 	defer j.Close()
-	if kept, err := os.ReadFile(filepath.Join(dir, damagedName)); err != nil || !bytes.Equal(kept, damaged) {
+	if kept, err := os.ReadFile(filepath.Join(dir, DamagedName)); err != nil || !bytes.Equal(kept, damaged) {
 		t.Errorf("the damaged file was not kept: %v", err)
 	}
 	mustPut(t, j, Entry{Kind: TempDir, Path: "/tmp/fourth"})
@@ -423,5 +423,17 @@ func BenchmarkStep(b *testing.B) {
 		if err := j.Done(id); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+func TestAHugeFileIsRefusedWithAdvice(t *testing.T) {
+	dir := stateDir(t)
+	name := filepath.Join(dir, FileName)
+	mustWrite(t, name)
+	if err := os.Truncate(name, 100<<20); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Read(dir); errkind.Of(err) != errkind.Exhausted || errkind.HintOf(err) == "" {
+		t.Errorf("got %v (hint %q), want a refusal that says what to do", err, errkind.HintOf(err))
 	}
 }

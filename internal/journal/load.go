@@ -20,12 +20,17 @@ type state struct {
 
 // load replays the file from its beginning.
 func load(f *os.File) (state, error) {
-	b, err := io.ReadAll(io.NewSectionReader(f, 0, maxFile+1))
+	info, err := f.Stat()
 	if err != nil {
 		return state{}, fmt.Errorf("journal: read: %w", err)
 	}
-	if len(b) > maxFile {
-		return state{}, fmt.Errorf("journal: read %q: more than %d bytes", f.Name(), maxFile)
+	if info.Size() > maxFile { // by its size, since reading so much takes seconds
+		return state{}, errkind.Hint(errkind.New(errkind.Exhausted, "journal: read %q: more than %d bytes", f.Name(), maxFile),
+			"no spillway writes such a file: move it away, then undo by hand what its lines of op open name")
+	}
+	b, err := io.ReadAll(io.NewSectionReader(f, 0, maxFile))
+	if err != nil {
+		return state{}, fmt.Errorf("journal: read: %w", err)
 	}
 	return replay(b), nil
 }
@@ -80,8 +85,8 @@ func (s *state) apply(r Record) error {
 	return nil
 }
 
-// checkDir refuses a state directory that somebody else could write to: what it says is done as root.
-func checkDir(dir string) error {
+// CheckDir refuses a state directory that somebody else could write to: what it says is done as root.
+func CheckDir(dir string) error {
 	if !filepath.IsAbs(dir) {
 		return errkind.New(errkind.Invalid, "journal: open: state directory %q is not absolute", dir)
 	}

@@ -107,7 +107,7 @@ func (j *Journal) replace(b []byte, keep bool) (*os.File, error) {
 }
 
 func keepDamaged(dir string) error {
-	damaged := filepath.Join(dir, damagedName)
+	damaged := filepath.Join(dir, DamagedName)
 	if err := os.Remove(damaged); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

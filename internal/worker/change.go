@@ -107,6 +107,10 @@ func (m *machine) prepareSwapFile(s *SwapFile, e *journal.Entry) (func(context.C
 	if err := absent(s.Path); err != nil {
 		return nil, fmt.Errorf("worker: swap file: %w", err)
 	}
+	// The kernel names the file by its real path, and undoing refuses links.
+	if err := noLinks(filepath.Dir(s.Path)); err != nil {
+		return nil, fmt.Errorf("worker: swap file: %w", errkind.Hint(err, "name it by its real path"))
+	}
 	return func(ctx context.Context, e *journal.Entry) error {
 		if err := swap.MakeFile(e.Path, s.Size); err != nil {
 			return untouched{fmt.Errorf("worker: %w", err)}

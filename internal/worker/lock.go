@@ -41,7 +41,8 @@ func acquire(ctx context.Context, dir string) (*os.File, error) {
 	for late := false; ; {
 		err := sys.Flock(f, false)
 		if err == nil {
-			return f, mark(f, serving)
+			_ = mark(f, serving)
+			return f, nil
 		}
 		if !errors.Is(err, sys.ErrLocked) {
 			f.Close()
@@ -88,14 +89,16 @@ func dying(pid int) bool {
 	return false
 }
 
-// mark writes what the holder is doing.
+// mark writes what the holder is doing. Whoever can go on without it does: the flock is the lock, and on a full disk
+// undoing must still work.
 func mark(f *os.File, state string) error {
 	b := fmt.Appendf(nil, "%d %s\n", os.Getpid(), state)
-	if _, err := f.WriteAt(b, 0); err != nil {
-		return fmt.Errorf("worker: lock: %w", err)
+	_, err := f.WriteAt(b, 0)
+	if err != nil {
+		b = nil // what an earlier holder wrote would be believed
 	}
-	if err := f.Truncate(int64(len(b))); err != nil {
-		return fmt.Errorf("worker: lock: %w", err)
+	if err := errors.Join(err, f.Truncate(int64(len(b)))); err != nil {
+		return fmt.Errorf("worker: mark lock: %w", err)
 	}
 	return nil
 }

@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
+	"path/filepath"
 
+	"github.com/spillway-io/spillway/internal/errkind"
 	"github.com/spillway-io/spillway/internal/journal"
 )
 
@@ -20,8 +21,12 @@ func Restore(ctx context.Context, stateDir string, dryRun bool, log *slog.Logger
 }
 
 func restoreAt(ctx context.Context, root, stateDir string, dryRun bool, log *slog.Logger) ([]Outcome, error) {
-	if _, err := os.Stat(stateDir); errors.Is(err, fs.ErrNotExist) {
+	// Before the lock file is made there, in a dry run too: whoever owns the directory could choose what that touches.
+	switch err := journal.CheckDir(stateDir); {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil // nothing was ever changed from here
+	case err != nil:
+		return nil, fmt.Errorf("worker: restore: %w", err)
 	}
 	m, err := look(root, log)
 	if err != nil {
@@ -38,7 +43,7 @@ func restoreAt(ctx context.Context, root, stateDir string, dryRun bool, log *slo
 			return nil, fmt.Errorf("worker: restore: %w", err)
 		}
 		m.tell(report)
-		return m.undoAll(ctx, entries, true, nil), nil
+		return append(unreadable(stateDir, report, "will be kept as"), m.undoAll(ctx, entries, true, nil)...), nil
 	}
 	j, report, err := journal.Open(stateDir, journal.Config{})
 	if err != nil {
@@ -47,9 +52,22 @@ func restoreAt(ctx context.Context, root, stateDir string, dryRun bool, log *slo
 	defer j.Close()
 	m.j = j
 	m.tell(report)
-	var out []Outcome
-	interruptible(ctx, func() { out = m.undoAll(ctx, j.Entries(), false, nil) })
+	out := unreadable(stateDir, report, "kept as")
+	interruptible(ctx, func() { out = append(out, m.undoAll(ctx, j.Entries(), false, nil)...) })
 	return out, nil
+}
+
+// unreadable reports damaged lines as a failure: a change that one of them named is not undone.
+func unreadable(stateDir string, r journal.Report, kept string) []Outcome {
+	if r.Damaged == 0 {
+		return nil
+	}
+	damaged := filepath.Join(stateDir, journal.DamagedName)
+	return []Outcome{{
+		What: "journal " + stateDir, Result: Kept,
+		Err: errkind.Hint(fmt.Errorf("worker: restore: %d damaged lines in the journal, %s %q: %s", r.Damaged, kept, damaged, r.FirstError),
+			"undo by hand what the damaged lines in %q name", damaged),
+	}}
 }
 
 func (m *machine) tell(r journal.Report) {

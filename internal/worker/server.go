@@ -97,6 +97,10 @@ func open(ctx context.Context, c MainConfig) (*server, reply, error) {
 	if err := ensureDir(c.StateDir); err != nil {
 		return nil, reply{}, err
 	}
+	// Before the lock file is made there: whoever owns the directory could choose what that touches.
+	if err := journal.CheckDir(c.StateDir); err != nil {
+		return nil, reply{}, fmt.Errorf("worker: %w", err)
+	}
 	lock, err := acquire(ctx, c.StateDir)
 	if err != nil {
 		return nil, reply{}, err

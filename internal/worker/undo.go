@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strconv"
 
 	"github.com/spillway-io/spillway/internal/cgroup"
+	"github.com/spillway-io/spillway/internal/errkind"
 	"github.com/spillway-io/spillway/internal/journal"
 )
 
@@ -56,6 +58,8 @@ func (m *machine) undo(ctx context.Context, e journal.Entry, dry bool) Outcome {
 	case e.Kind == journal.Limit && !e.Pending: // no step was under way
 	case e.Boot != m.boot && !e.Kind.Durable():
 		o.Result = OtherBoot
+	case e.Path != filepath.Clean(e.Path): // every rule about where a path leads looks at a clean one
+		err = errkind.New(errkind.Denied, "worker: undo %s %q: path is not clean", e.Kind, e.Path)
 	default:
 		switch e.Kind {
 		case journal.Limit:
@@ -145,6 +149,22 @@ func limitText(n int64) string {
 }
 
 func (m *machine) undoKnob(e journal.Entry, dry bool, o *Outcome) error {
+	// The journal could be forged: it gets no more than Do allows.
+	if err := m.knobAllowed(e.Path); err != nil {
+		return err
+	}
+	// The links below /sys are the kernel's own (/sys/block, /sys/class); one that leads out is not.
+	parent, err := filepath.EvalSymlinks(filepath.Dir(e.Path))
+	if gone(err) {
+		o.Result = Nothing
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("worker: restore knob: %w", err)
+	}
+	if err := m.knobAllowed(filepath.Join(parent, filepath.Base(e.Path))); err != nil {
+		return err
+	}
 	now, inode, err := readKnob(e.Path)
 	if gone(err) {
 		o.Result = Nothing

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spillway-io/spillway/internal/cgroup"
 	"github.com/spillway-io/spillway/internal/errkind"
 	"github.com/spillway-io/spillway/internal/journal"
 	"github.com/spillway-io/spillway/internal/proc"
@@ -34,6 +35,20 @@ func (m *machine) undoMkdir(ctx context.Context, e journal.Entry, dry bool, o *O
 	case !info.IsDir() || e.Inode != 0 && inode != e.Inode:
 		o.Result = Alone
 		return nil
+	}
+	// The journal could be forged: only what Do could have made is removed, and killed in.
+	if !m.inCgroups(e.Path) {
+		return errkind.New(errkind.Denied, "worker: remove cgroup %q: not below a cgroup mount", e.Path)
+	}
+	if err := noLinks(filepath.Dir(e.Path)); err != nil {
+		return fmt.Errorf("worker: remove cgroup: %w", err)
+	}
+	is, err := cgroup.OnFileSystem(e.Path)
+	if err != nil {
+		return fmt.Errorf("worker: remove cgroup: %w", err)
+	}
+	if !is {
+		return errkind.New(errkind.Denied, "worker: remove cgroup %q: not on a cgroup file system", e.Path)
 	}
 	o.Result = Removed
 	if dry {

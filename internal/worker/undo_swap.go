@@ -1,9 +1,11 @@
 package worker
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -34,9 +36,30 @@ func (m *machine) undoSwapFile(ctx context.Context, e journal.Entry, dry bool, o
 	case inode != 0 && !ourFile(e, inode, info):
 		o.Result = Alone
 		return nil
+	case active && e.Inode == 0:
+		// It is switched on only once its inode is on record: this is somebody else's.
+		o.Result = Alone
+		o.Err = errkind.New(errkind.Denied, "worker: remove swap file %q: it is on, and no record says that we made it", e.Path)
+		return nil
 	case active && e.Boot != m.boot:
 		// Somebody switched our file on again after the reboot; deleting it is impossible, switching it off not ours.
 		return errkind.New(errkind.Unavailable, "worker: remove swap file %q: somebody else switched it on", e.Path)
+	}
+	if inode != 0 {
+		if err := noLinks(filepath.Dir(e.Path)); err != nil {
+			return fmt.Errorf("worker: remove swap file: %w", err)
+		}
+		if e.Inode == 0 {
+			ours, err := halfMade(e.Path)
+			if err != nil {
+				return fmt.Errorf("worker: remove swap file: %w", err)
+			}
+			if !ours {
+				o.Result = Alone
+				o.Err = errkind.New(errkind.Denied, "worker: remove swap file %q: it holds something else than swap", e.Path)
+				return nil
+			}
+		}
 	}
 	o.Now, o.Result = "off", Removed
 	if active {
@@ -70,6 +93,26 @@ func ourFile(e journal.Entry, inode uint64, info os.FileInfo) bool {
 	const clockStep = 2 * time.Second // file times are those of the last timer tick
 	return ok && int(uid) == os.Geteuid() && info.Mode().Perm() == 0o600 && info.Size() <= e.Size &&
 		info.ModTime().After(time.Unix(e.At, 0).Add(-clockStep))
+}
+
+// halfMade says whether the file at path holds what a making leaves at any instant: nothing, zeros, or zeros
+// behind a swap header, which is written last.
+func halfMade(path string) (bool, error) {
+	f, err := sys.OpenNoFollow(path, os.O_RDONLY, 0)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	const signature = "SWAPSPACE2" // the last ten bytes of the first page
+	head := make([]byte, os.Getpagesize())
+	n, err := io.ReadFull(f, head)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return false, err
+	}
+	if n == len(head) && string(head[n-len(signature):]) == signature {
+		return true, nil
+	}
+	return len(bytes.Trim(head[:n], "\x00")) == 0, nil
 }
 
 // deleted is what the kernel puts behind the path of an area whose file was removed.
