@@ -388,6 +388,9 @@ func TestOvertakingIsPaidBack(t *testing.T) {
 	if most := int64(float64(start)*0.01*20) + 2*mib; taken > most {
 		t.Errorf("took %d in 20 periods, 1 %% each is %d", taken, most)
 	}
+	if n := len(a.Decisions("/app/a", kept)); n > 12 {
+		t.Errorf("sampled %d times in 20 periods although most of them only paid back", n)
+	}
 	if taken == 0 || asked >= taken {
 		t.Fatalf("asked %d, took %d: the case does not overtake", asked, taken)
 	}

@@ -36,7 +36,7 @@ type target struct {
 	prev      cgroup.Stat
 	havePrev  bool
 	inFlight  bool
-	asked     int64 // by the step in flight
+	asked     int64 // by the step in flight, or the last one
 	debt      int64 // bytes that earlier steps took beyond what they asked for
 	reclaimed int64 // by the last finished step
 	idle      int   // periods since the last full read, while at the floor
@@ -71,6 +71,11 @@ func (t *target) closePSI(why string) {
 // statistics are read again: most of 200 cgroups on a node are small and still.
 const idleReads = 10
 
+// payingReads is how many periods in a row a cgroup is not read while it pays back what a step took too much: no
+// step can be due, so nothing needs a brake. It is what makes hundreds of small cgroups cheap, whose steps are
+// far smaller than a folio.
+const payingReads = 3
+
 // decide samples t, asks its law and, if the answer is a step, hands it to the worker.
 func (a *Agent) decide(ctx context.Context, t *target, now time.Time, period time.Duration) {
 	floor := a.floor(t)
@@ -82,6 +87,14 @@ func (a *Agent) decide(ctx context.Context, t *target, now time.Time, period tim
 			a.mu.Unlock()
 			return
 		}
+	}
+	if t.havePrev && !t.inFlight && t.asked > 0 && t.debt >= t.asked && t.idle < payingReads {
+		t.debt -= t.asked
+		t.idle++
+		a.mu.Lock()
+		t.row.saving.note(now)
+		a.mu.Unlock()
+		return
 	}
 	elapsed := period * time.Duration(1+t.idle) // counters accumulated over the skipped periods too
 	t.idle = 0
