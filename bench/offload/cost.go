@@ -51,16 +51,24 @@ func (b *bench) cost(ctx context.Context) (map[string]Goal, error) {
 	}
 	var daemonCPU, workerCPU, rss []float64
 	for range runs {
-		d0, w0, at := cpu(d.cmd.Process.Pid), cpu(worker), time.Now()
+		before, err := costOf(d.cmd.Process.Pid, worker)
+		if err != nil {
+			return nil, err
+		}
+		at := time.Now()
 		select {
 		case <-time.After(window):
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
 		secs := time.Since(at).Seconds()
-		daemonCPU = append(daemonCPU, 100*(cpu(d.cmd.Process.Pid)-d0).Seconds()/secs)
-		workerCPU = append(workerCPU, 100*(cpu(worker)-w0).Seconds()/secs)
-		rss = append(rss, float64(rssOf(d.cmd.Process.Pid))/(1<<20))
+		after, err := costOf(d.cmd.Process.Pid, worker)
+		if err != nil {
+			return nil, err
+		}
+		daemonCPU = append(daemonCPU, 100*(after.daemon-before.daemon).Seconds()/secs)
+		workerCPU = append(workerCPU, 100*(after.worker-before.worker).Seconds()/secs)
+		rss = append(rss, float64(after.rss)/(1<<20))
 		fmt.Printf("  daemon %.2f %%, worker %.2f %% of one core, %.1f MiB\n", daemonCPU[len(daemonCPU)-1], workerCPU[len(workerCPU)-1], rss[len(rss)-1])
 	}
 	steps, err := d.client.Decisions(ctx, "", 512)
@@ -82,34 +90,58 @@ func swapTiers(dir, size string) string {
 	return fmt.Sprintf("  tiers:\n    zswap: \"on\"\n    page_cluster: 0\n    swap_file: {path: %s/swap, size: %s}\n", dir, size)
 }
 
+// cost is what daemon and worker have used so far, and what the daemon resides in now (bytes).
+type cost struct {
+	daemon, worker time.Duration
+	rss            int64
+}
+
+// costOf fails when either process is gone: a dead daemon must not look cheap.
+func costOf(daemon, worker int) (c cost, err error) {
+	if c.daemon, err = cpu(daemon); err != nil {
+		return c, err
+	}
+	if c.worker, err = cpu(worker); err != nil {
+		return c, err
+	}
+	c.rss, err = rssOf(daemon)
+	return c, err
+}
+
 // cpu is the processor time pid has used, user and system.
-func cpu(pid int) time.Duration {
+func cpu(pid int) (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return 0
+		return 0, err
 	}
-	_, rest, _ := strings.Cut(string(stat), ") ")
+	_, rest, ok := strings.Cut(string(stat), ") ")
 	f := strings.Fields(rest)
-	if len(f) < 13 {
-		return 0
+	if !ok || len(f) < 13 {
+		return 0, fmt.Errorf("process %d: stat %q not understood", pid, stat)
 	}
 	var ticks int64
 	for _, s := range f[11:13] { // utime and stime, in clock ticks of 10 ms
-		n, _ := strconv.ParseInt(s, 10, 64)
+		n, err := strconv.ParseInt(s, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("process %d: %w", pid, err)
+		}
 		ticks += n
 	}
-	return time.Duration(ticks) * 10 * time.Millisecond
+	return time.Duration(ticks) * 10 * time.Millisecond, nil
 }
 
-func rssOf(pid int) int64 {
-	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+func rssOf(pid int) (int64, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
 	for line := range strings.Lines(string(data)) {
 		if v, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			n, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(v), " kB"), 10, 64)
-			return n << 10
+			n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(v), " kB"), 10, 64)
+			return n << 10, err
 		}
 	}
-	return 0
+	return 0, fmt.Errorf("process %d has no resident size: it has ended", pid)
 }
 
 // childOf finds the worker of a daemon: its only child called "worker".

@@ -74,11 +74,9 @@ func (d *Herd) Add(ctx context.Context, mib, hot int) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("herd: %w", err)
 	}
-	in, err := cmd.StdinPipe() // its end tells the hog that we are gone
-	if err != nil {
+	if _, err := cmd.StdinPipe(); err != nil { // never written: its end tells the hog that we are gone
 		return "", fmt.Errorf("herd: %w", err)
 	}
-	_ = in
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		return "", fmt.Errorf("herd: %w", err)
