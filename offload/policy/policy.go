@@ -10,7 +10,11 @@
 // Non-goals: finding out what the kernel can do, converting counters to deltas, acting.
 package policy
 
-import "time"
+import (
+	"time"
+
+	"github.com/spillway-io/spillway/offload/heat"
+)
 
 // Sample is what one cgroup did in the period that just ended. Counters are deltas over Period.
 type Sample struct {
@@ -30,6 +34,21 @@ type Sample struct {
 	SwapFull     bool  // swap use is above the stop mark: anonymous memory cannot go anywhere
 	HostPressure bool  // the host-wide trigger is active
 	Reclaimed    int64 // bytes the previous step really took, 0 when there was none or it took nothing
+
+	Age          time.Duration // how long this cgroup has been watched
+	Anon, File   int64         // bytes resident; File counts Shmem in
+	Shmem        int64         // bytes resident in tmpfs and shared anonymous memory, which only swap can take
+	Mapped       int64         // bytes of File that are mapped
+	InactiveAnon int64         // bytes on the kernel's inactive lists
+	InactiveFile int64
+	SwapFree     int64 // bytes of swap this cgroup can still use
+
+	Counts    bool   // the kernel counts the three below for this cgroup (v2 only)
+	Scanned   uint64 // pages reclaim looked at in the period (pgscan)
+	Stolen    uint64 // pages reclaim freed (pgsteal)
+	Activated uint64 // refaulted pages put straight on the active list (workingset_activate)
+
+	Heat *heat.Reading // nil: no access tracking for this cgroup
 }
 
 // Params tune a law for one class. Zero fields take the law's documented defaults.
