@@ -142,6 +142,9 @@ func (m *Module) importOf(f *File, spec *ast.ImportSpec) Import {
 		path = spec.Path.Value
 	}
 	i := Import{Path: path, Line: f.line(spec.Pos()), Name: path[strings.LastIndexByte(path, '/')+1:]}
+	if before, version, ok := strings.Cut(path, "/v"); ok && strings.Trim(version, "0123456789") == "" {
+		i.Name = before[strings.LastIndexByte(before, '/')+1:] // math/rand/v2 is called rand
+	}
 	if spec.Name != nil {
 		i.Name = spec.Name.Name
 	}

@@ -26,7 +26,7 @@ var floorNames = [...]string{"floor 0 (pure)", "floor 1 (Linux)", "floor 2 (serv
 var roomNames = []string{"offload", "reaper", "farmem", "dspm", "microvm", "gpushare", "train", "doctor"}
 
 // deciding packages take samples and return decisions.
-var deciding = []string{"offload/policy", "offload/class", "offload/sim", "offload/replay", "offload/endurance", "offload/sensitivity", "gpushare/fit", "dspm/commit", "train/amp", "doctor/rules"}
+var deciding = []string{"offload/policy", "offload/class", "offload/heat", "offload/sim", "offload/replay", "offload/endurance", "offload/sensitivity", "gpushare/fit", "dspm/commit", "train/amp", "doctor/rules"}
 
 // doors may call the kernel.
 var doors = []string{"internal/sys", "internal/cgroup", "internal/psi", "internal/mmap", "internal/uffd", "internal/proc", "internal/swap", "internal/probe"}
@@ -109,11 +109,14 @@ func TestOnly(m *Module) (out []Finding) {
 
 // allowed in a package that decides: calculation and text, nothing that reads a file, a clock or the network.
 var calculating = []string{
-	"bytes", "cmp", "container/heap", "encoding/json", "errors", "fmt", "iter", "maps", "math", "math/bits", "math/cmplx",
+	"bytes", "cmp", "container/heap", "encoding/json", "errors", "fmt", "iter", "maps", "math", "math/bits", "math/cmplx", "math/rand/v2",
 	"regexp", "slices", "sort", "strconv", "strings", "time", "unicode", "unicode/utf8",
 }
 
 var clocks = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer"}
+
+// seeded are the names of math/rand/v2 that do not draw from the process's own source.
+var seeded = []string{"Rand", "New", "NewPCG", "PCG", "NewChaCha8", "ChaCha8", "Zipf", "NewZipf", "Source"}
 
 // Deciding checks that what decides is pure, so that every behaviour is a data file.
 func Deciding(m *Module) (out []Finding) {
@@ -124,7 +127,7 @@ func Deciding(m *Module) (out []Finding) {
 		for _, i := range f.Imports {
 			n, ok := floor(i.Local)
 			switch {
-			case slices.Contains(calculating, i.Path), i.Local != "" && below(i.Local, p.Rel):
+			case slices.Contains(calculating, i.Path), i.Local != "" && below(i.Local, deciding...):
 			case i.Local == "" || !ok || n != pure:
 				out = append(out, f.at(i.Line, "a deciding package imports %s; take what it needs as a sample instead", i.Path))
 			}
@@ -132,6 +135,11 @@ func Deciding(m *Module) (out []Finding) {
 		f.uses(f.ast, "time", func(name string, line int) {
 			if slices.Contains(clocks, name) {
 				out = append(out, f.at(line, "a deciding package calls time.%s; take the time as part of the sample", name))
+			}
+		})
+		f.uses(f.ast, "math/rand/v2", func(name string, line int) {
+			if !slices.Contains(seeded, name) {
+				out = append(out, f.at(line, "a deciding package calls rand.%s; draw from a seeded *rand.Rand", name))
 			}
 		})
 	})

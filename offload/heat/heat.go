@@ -1,5 +1,5 @@
 // Package heat says how recently memory was touched: histograms of idle ages, the cold curve, and g-swap's
-// promotion histogram. It is pure; what reads the kernel lives below it in heat/kernel.
+// promotion histogram. It is pure; offload/track reads the kernel.
 //
 // Invariants: ages are at least zero, ascending and distinct; bytes are never negative.
 // Ownership: values belong to who got them; nothing here keeps a reference.

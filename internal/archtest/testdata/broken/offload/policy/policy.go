@@ -1,11 +1,15 @@
-// Package policy decides, but reads files, the clock and floor 1.
+// Package policy decides, but reads files, the clock, the process's dice and floor 1.
 package policy
 
 import (
+	"math/rand/v2"
 	_ "os"
 	clock "time"
 
 	_ "example.com/broken/internal/sys"
 )
 
-var started = clock.Now()
+var (
+	started = clock.Now()
+	dice    = rand.IntN(6)
+)
