@@ -26,6 +26,7 @@ type hostState struct {
 	prevIO    psi.Totals
 	memSome   float64
 	ioSome    float64
+	calm      calm
 	noSwap    bool
 	swapFull  bool
 	lowMemory bool
@@ -126,22 +127,35 @@ func (a *Agent) sampleHost(now time.Time, period time.Duration) error {
 	used := h.mem.SwapTotal - h.mem.SwapFree
 	h.swapFull = !h.noSwap && float64(used) > a.cfg.Stop.SwapUsed*float64(h.mem.SwapTotal)
 	h.lowMemory = float64(h.mem.Available) < a.cfg.Stop.Available*float64(h.mem.Total)
-	if h.memPSI != nil {
-		if m, err := h.memPSI.Read(); err == nil {
-			h.memSome = share(usec(diff(m.Some, h.prevMem.Some)), period)
-			h.prevMem = m
-		}
-	}
-	if h.ioPSI != nil {
-		if io, err := h.ioPSI.Read(); err == nil {
-			h.ioSome = share(usec(diff(io.Some, h.prevIO.Some)), period)
-			h.prevIO = io
-		}
-	}
+	a.samplePressure(now, period)
 	if h.lowMemory {
 		a.stopUntil(now.Add(a.cfg.Stop.Hold), fmt.Sprintf("only %.1f %% of memory is available (stop.available)", 100*float64(h.mem.Available)/float64(h.mem.Total)))
 	}
 	return nil
+}
+
+// samplePressure reads the host's own pressure.
+func (a *Agent) samplePressure(now time.Time, period time.Duration) {
+	h := &a.host
+	read := func(f *psi.File, prev *psi.Totals, some *float64) bool {
+		if f == nil {
+			return false
+		}
+		t, err := f.Read()
+		if err != nil {
+			return false
+		}
+		*some = share(usec(diff(t.Some, prev.Some)), period)
+		*prev = t
+		return true
+	}
+	mem := read(h.memPSI, &h.prevMem, &h.memSome)
+	io := read(h.ioPSI, &h.prevIO, &h.ioSome)
+	if !mem || !io {
+		h.calm.forget()
+		return
+	}
+	h.calm.note(hostTotals{at: now, mem: h.prevMem.Some, io: h.prevIO.Some})
 }
 
 // braked says whether the host-wide brake is on.

@@ -150,6 +150,10 @@ func within(p, root string) bool {
 	return p == root || root == "/" || strings.HasPrefix(p, root+"/")
 }
 
+// pressureEvery is how often it is looked up again which cgroup2 directory a cgroup's tasks sit in. Runtimes place
+// a container's tasks once, and finding them costs more than reading the pressure.
+const pressureEvery = 30 * time.Second
+
 // findPressure opens the pressure files of managed cgroups. On v1 and hybrid a memory cgroup has none of its
 // own: it borrows those of the cgroup2 directory its tasks sit in, if no other managed cgroup's tasks sit there too.
 func (a *Agent) findPressure() {
@@ -159,7 +163,11 @@ func (a *Agent) findPressure() {
 		if !t.managed || t.group == nil {
 			continue
 		}
-		dir, why := a.pressureDir(t)
+		dir, why := t.psiDir, ""
+		if t.memPSI == nil || a.lastScan.Sub(t.psiFound) >= pressureEvery {
+			dir, why = a.pressureDir(t)
+			t.psiFound = a.lastScan
+		}
 		if other := owner[dir]; dir != "" && other != nil {
 			why = "its tasks share a cgroup2 directory with " + other.path
 			other.closePSI("its tasks share a cgroup2 directory with " + t.path)

@@ -26,9 +26,11 @@ type target struct {
 
 	group           *cgroup.Group // nil unless managed
 	psiDir          string
-	psiWhy          string // why there is no pressure; "" when there is
+	psiWhy          string    // why there is no pressure; "" when there is
+	psiFound        time.Time // when psiDir was last looked up
 	memPSI, ioPSI   *psi.File
 	havePrevPSI     bool
+	psiSkipped      bool // the totals hold more than the last period
 	prevMem, prevIO psi.Totals
 
 	law       policy.Law
@@ -36,10 +38,12 @@ type target struct {
 	prev      cgroup.Stat
 	havePrev  bool
 	inFlight  bool
-	asked     int64 // by the step in flight, or the last one
-	debt      int64 // bytes that earlier steps took beyond what they asked for
-	reclaimed int64 // by the last finished step
-	idle      int   // periods since the last full read, while at the floor
+	watched   time.Duration // since this cgroup was first read
+	asked     int64         // by the step in flight, or the last one
+	debt      int64         // bytes that earlier steps took beyond what they asked for
+	reclaimed int64         // by the last finished step
+	idle      int           // periods since the last read, while nothing can be due
+	refreshes int           // reads of the moving figures since the last full one
 
 	row row // guarded by Agent.mu
 }
@@ -54,7 +58,7 @@ func (t *target) close() {
 		t.group = nil
 	}
 	t.closePSI("not managed")
-	t.law, t.havePrev = nil, false
+	t.law, t.havePrev, t.watched = nil, false, 0
 }
 
 func (t *target) closePSI(why string) {
@@ -98,13 +102,14 @@ func (a *Agent) decide(ctx context.Context, t *target, now time.Time, period tim
 	}
 	elapsed := period * time.Duration(1+t.idle) // counters accumulated over the skipped periods too
 	t.idle = 0
-	if err := t.group.Stat(&t.stat); err != nil {
+	if err := t.read(); err != nil {
 		if !errors.Is(err, cgroup.ErrGone) {
 			a.warnOnce("stat "+t.path, "cgroup statistics unreadable", err)
 		}
 		a.lastScan = time.Time{} // list again at the next tick: this one is gone or changed
 		return
 	}
+	t.watched += elapsed
 	s, ok := a.sample(t, elapsed)
 	if !ok {
 		a.record(t, now, elapsed, policy.Sample{Period: elapsed, Usage: t.stat.Usage, Floor: floor}, nil)
@@ -150,6 +155,20 @@ func (a *Agent) decide(ctx context.Context, t *target, now time.Time, period tim
 	})
 }
 
+// fullEvery is how many reads apart the figures are that people set and that rarely change: limits, protections, events.
+// The kernel respects a new protection by itself, whatever we know of it.
+const fullEvery = 10
+
+// read refreshes t.stat.
+func (t *target) read() error {
+	if t.havePrev && t.refreshes < fullEvery {
+		t.refreshes++
+		return t.group.Refresh(&t.stat)
+	}
+	t.refreshes = 0
+	return t.group.Stat(&t.stat)
+}
+
 // grain is the largest unit the kernel frees at once, a folio of 2 MiB: closer to the floor than that, any step
 // could go below it.
 const grain = int64(2 * bytesize.MiB)
@@ -173,6 +192,9 @@ func (a *Agent) sample(t *target, period time.Duration) (policy.Sample, bool) {
 	s := policy.Sample{
 		Period: period, Usage: t.stat.Usage, Floor: a.floor(t),
 		SwapFull: a.host.swapFull, HostPressure: a.host.braked(), Reclaimed: t.reclaimed,
+		Anon: t.stat.Anon, File: t.stat.File, Shmem: t.stat.Shmem, Mapped: t.stat.Mapped,
+		InactiveAnon: t.stat.InactiveAnon, InactiveFile: t.stat.InactiveFile,
+		SwapFree: a.swapFree(t), Age: t.watched,
 	}
 	if first, ok := a.tiers.Primary(); ok {
 		s.CostAnon = first.Measured.P50
@@ -182,25 +204,40 @@ func (a *Agent) sample(t *target, period time.Duration) (policy.Sample, bool) {
 		s.RefaultAnon = diff(t.stat.RefaultAnon, t.prev.RefaultAnon)
 		s.RefaultFile = diff(t.stat.RefaultFile, t.prev.RefaultFile)
 	}
-	if t.memPSI != nil {
-		mem, err := t.memPSI.Read()
-		var io psi.Totals
-		if err == nil && t.ioPSI != nil {
-			io, err = t.ioPSI.Read()
-		}
-		switch {
-		case err != nil:
-			t.closePSI("pressure unreadable: " + err.Error())
-		case t.havePrevPSI:
-			s.PSI = true
-			s.MemSome = usec(diff(mem.Some, t.prevMem.Some))
-			s.IOSome = usec(diff(io.Some, t.prevIO.Some))
-			fallthrough
-		default:
-			t.prevMem, t.prevIO, t.havePrevPSI = mem, io, true
+	a.readPressure(t, &s)
+	return s, ok
+}
+
+// readPressure fills in what t stalled in the period. While the whole host stalls for less than a tenth of t's targets,
+// t does so too and is not read: it then counts as not having stalled. After such a pause t's totals hold the stalls of
+// all of it, and the period's share is bounded by the host's.
+func (a *Agent) readPressure(t *target, s *policy.Sample) {
+	if t.memPSI == nil {
+		return
+	}
+	mostMem, mostIO, known := a.host.calm.most()
+	if known && t.havePrevPSI && share(mostMem, s.Period) < negligible*t.params.MemPressure && share(mostIO, s.Period) < negligible*t.params.IOPressure {
+		s.PSI, t.psiSkipped = true, true
+		return
+	}
+	mem, err := t.memPSI.Read()
+	var io psi.Totals
+	if err == nil && t.ioPSI != nil {
+		io, err = t.ioPSI.Read()
+	}
+	if err != nil {
+		t.closePSI("pressure unreadable: " + err.Error())
+		return
+	}
+	if t.havePrevPSI {
+		s.PSI = true
+		s.MemSome = usec(diff(mem.Some, t.prevMem.Some))
+		s.IOSome = usec(diff(io.Some, t.prevIO.Some))
+		if t.psiSkipped && known {
+			s.MemSome, s.IOSome = min(s.MemSome, mostMem), min(s.IOSome, mostIO)
 		}
 	}
-	return s, ok
+	t.prevMem, t.prevIO, t.havePrevPSI, t.psiSkipped = mem, io, true, false
 }
 
 // floor is the resident size below which t must not be taken: the configured floor, the kernel's own
@@ -211,6 +248,15 @@ func (a *Agent) floor(t *target) int64 {
 		f += t.stat.Anon + t.stat.Shmem
 	}
 	return f
+}
+
+// swapFree is how much swap t can still use, bytes.
+func (a *Agent) swapFree(t *target) int64 {
+	free := a.host.mem.SwapFree
+	if t.stat.SwapMax != cgroup.Unlimited {
+		free = min(free, max(t.stat.SwapMax-t.stat.Swap, 0))
+	}
+	return free
 }
 
 type stepDone struct {

@@ -17,6 +17,9 @@ func TestStatAllocatesNothing(t *testing.T) {
 		if n := testing.AllocsPerRun(100, func() { err = g.Stat(&s) }); n != 0 || err != nil {
 			t.Errorf("%s: %v allocations a read, %v", name, n, err)
 		}
+		if n := testing.AllocsPerRun(100, func() { err = g.Refresh(&s) }); n != 0 || err != nil {
+			t.Errorf("%s: %v allocations a refresh, %v", name, n, err)
+		}
 		if n := testing.AllocsPerRun(100, func() { _, err = g.Usage() }); n != 0 || err != nil {
 			t.Errorf("%s: %v allocations a usage read, %v", name, n, err)
 		}

@@ -32,6 +32,11 @@ func TestStatOfEveryKernel(t *testing.T) {
 			if usage, err := g.Usage(); err != nil || usage != s.Usage {
 				t.Errorf("Usage() is %d, %v; Stat says %d", usage, err, s.Usage)
 			}
+			again := s
+			again.Usage, again.Anon, again.File, again.RefaultFile = -1, -1, -1, 1<<60
+			if err := g.Refresh(&again); err != nil || again != s {
+				t.Errorf("Refresh gives %+v, %v; Stat %+v", again, err, s)
+			}
 			golden := filepath.Join(dir, "stat.golden")
 			got := render(s)
 			if *update {
