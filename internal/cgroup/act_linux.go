@@ -10,7 +10,6 @@ import (
 
 	"github.com/spillway-io/spillway/internal/errkind"
 	"github.com/spillway-io/spillway/internal/probe"
-	"github.com/spillway-io/spillway/internal/sys"
 )
 
 const limitFile = "memory.limit_in_bytes"
@@ -19,27 +18,14 @@ const limitFile = "memory.limit_in_bytes"
 // less is no error (the kernel's EAGAIN), so read Usage before and after. A signal to the thread ends it with
 // ErrInterrupted. A thread only about to block misses the signal; whoever interrupts repeats it.
 func (g *Group) Reclaim(bytes int64) error {
-	const file = "memory.reclaim"
 	if bytes <= 0 {
 		return errkind.New(errkind.Invalid, "cgroup: reclaim %d bytes of %q: not a positive amount", bytes, g.path)
 	}
 	if !g.v2 || !g.canReclaim {
-		return fmt.Errorf("cgroup: reclaim %q: %w", g.path, &probe.Missing{Feature: file, Since: "5.19",
+		return fmt.Errorf("cgroup: reclaim %q: %w", g.path, &probe.Missing{Feature: FileReclaim, Since: "5.19",
 			Do: "use cgroup v2 on Linux 5.19 or newer"})
 	}
-	fd, err := openat(g.dirfd, file, unix.O_WRONLY)
-	if err != nil {
-		return g.fail("open", file, err)
-	}
-	defer unix.Close(fd)
-	_, err = sys.WriteRaw(fd, strconv.AppendInt(nil, bytes, 10))
-	switch {
-	case err == nil, err == unix.EAGAIN:
-		return nil
-	case err == unix.EINTR:
-		return g.fail("write", file, interrupted(err))
-	}
-	return g.fail("write", file, err)
+	return g.reclaim(bytes, KernelsChoice)
 }
 
 func interrupted(err error) error { return fmt.Errorf("%w: %w", ErrInterrupted, err) }

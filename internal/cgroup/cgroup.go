@@ -4,7 +4,7 @@
 // Everything is opened below a root that a test replaces by a folder. Reading a Stat allocates nothing.
 // A cgroup that vanished gives an error that errors.Is ErrGone. Identity is path and inode: paths are reused,
 // descriptors are not, so a Group never reads a successor of its cgroup.
-// Only the worker process calls the functions that write (Group.Reclaim, Group.Shrink, Group.RestoreLimit).
+// Only the worker process calls the functions that write (Group.Reclaim, ReclaimWith, Accepts, Shrink, Hold and what restores).
 //
 // Ownership: a Group belongs to who opened it. Its methods may run at the same time, except Close.
 // Locks: none. Writes block for as long as the kernel reclaims; a signal to the blocked thread ends them.
@@ -19,8 +19,8 @@ var (
 	// ErrInterrupted says that a signal called back a thread blocked in Reclaim or Shrink. The error also
 	// errors.Is sys.EINTR. Whatever Shrink had changed is restored by then.
 	ErrInterrupted = errors.New("interrupted by a signal")
-	// ErrForeign says that somebody else wrote the limit while Shrink was at work; their value was left alone.
-	ErrForeign = errors.New("limit changed by another, left alone")
+	// ErrForeign says that somebody else wrote the limit, or what Hold holds, meanwhile; their value was left alone.
+	ErrForeign = errors.New("changed by another, left alone")
 )
 
 // Mode says which hierarchy carries the memory controller.
@@ -81,6 +81,7 @@ type Stat struct {
 	RefaultAnon, RefaultFile uint64 // pages; before Linux 5.9 only RefaultFile
 	Refaults                 bool   // the kernel counts refaults for this cgroup (v1: since 6.1); else both stay 0
 	MajorFaults              uint64
+	SwapOut                  uint64 // pages written to swap areas, the compressed pool aside (v2 since 6.12); else 0
 	FailCnt                  uint64 // v1: charges refused by the limit; v2: memory.events max
 	OOMKills                 uint64
 }

@@ -80,6 +80,15 @@ func (h Hierarchy) Self() (string, error) {
 	return below(h.memoryRoot, path)
 }
 
+// Of is the memory cgroup of process pid, as a path below Memory; errors.Is fs.ErrNotExist when there is no such process.
+func (h Hierarchy) Of(pid int) (string, error) {
+	path, err := proc.MemoryPath(h.procRoot(), pid)
+	if err != nil {
+		return "", fmt.Errorf("cgroup: find cgroup of process %d: %w", pid, err)
+	}
+	return below(h.memoryRoot, path)
+}
+
 // UnifiedDir is the absolute directory of process pid in the cgroup2 mount, where its pressure files are.
 // errors.Is fs.ErrNotExist: no cgroup2 mount, no such process, or its cgroup is out of sight.
 func (h Hierarchy) UnifiedDir(pid int) (string, error) {

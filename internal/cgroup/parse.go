@@ -122,6 +122,8 @@ func fieldV2(s *Stat, key []byte) (size *int64, count *uint64) {
 		return nil, &s.RefaultFile
 	case "pgmajfault":
 		return nil, &s.MajorFaults
+	case "pswpout":
+		return nil, &s.SwapOut
 	}
 	return nil, nil
 }

@@ -195,7 +195,7 @@ func (j *Journal) unsynced(id uint64, before *Entry, gen int, cause error) error
 	return errors.Join(diskFull(cause), j.compactLocked())
 }
 
-// Intent records that the limit of entry id is about to go from old to target, bytes. It does not wait for the disk.
+// Intent records that the value of entry id, a limit or a balance, is about to go from old to target. It does not wait for the disk.
 func (j *Journal) Intent(id uint64, old, target int64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -212,7 +212,7 @@ func (j *Journal) Intent(id uint64, old, target int64) error {
 	return nil
 }
 
-// Done records that the limit of entry id is back where the last Intent found it. A failure is harmless: an
+// Done records that the value of entry id is back where the last Intent found it. A failure is harmless: an
 // undoing finds a value that is not the one written and leaves it.
 func (j *Journal) Done(id uint64) error {
 	j.mu.Lock()

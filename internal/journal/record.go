@@ -17,6 +17,7 @@ type Kind string
 // The kinds of change.
 const (
 	Limit    Kind = "limit"    // a v1 cgroup's memory limit, lowered for an instant at each step
+	Balance  Kind = "balance"  // what of a cgroup may be swapped, changed for the length of a step
 	Knob     Kind = "knob"     // one value in a file of the kernel
 	SwapFile Kind = "swapfile" // a swap file made and switched on
 	Zram     Kind = "zram"     // a zram device set up and switched on as swap
@@ -29,7 +30,7 @@ func (k Kind) Durable() bool { return k == SwapFile || k == TempDir }
 
 func (k Kind) known() bool {
 	switch k {
-	case Limit, Knob, SwapFile, Zram, Mkdir, TempDir:
+	case Limit, Balance, Knob, SwapFile, Zram, Mkdir, TempDir:
 		return true
 	}
 	return false
@@ -41,18 +42,18 @@ type Entry struct {
 	Kind  Kind
 	Boot  string // boot id
 	At    int64  // seconds since 1970
-	Path  string // limit: cgroup path below the memory mount; knob: file; zram: device; begins with a slash
+	Path  string // limit, balance: cgroup path below the memory mount; knob: file; zram: device; begins with a slash
 	Inode uint64 // of what is at Path; 0 before it is made, or where inodes say nothing
 
-	Old, New string // knob: value before; value read back after writing, or the one asked for
+	Old, New string // knob: value before; value read back after writing, or the one asked for; balance: New names the file
 	Size     int64  // swapfile, zram: bytes
 	Priority int    // swapfile, zram
 	Made     bool   // the change was completed
 	Added    bool   // zram: the device itself is ours
 	Kill     bool   // mkdir: undoing kills what is in it
 
-	Pending  bool  // limit: a step is (or was, when the process died) between lowering and restoring
-	From, To int64 // limit: value before and while lowered, bytes; cgroup.Unlimited
+	Pending  bool  // limit, balance: a step is (or was, when the process died) between changing and restoring
+	From, To int64 // limit, balance: value before and meanwhile, bytes or a weight; cgroup.Unlimited
 }
 
 // Report says what a reading skipped.

@@ -107,6 +107,16 @@ func Rusage(who Who) (user, system time.Duration, maxRSS int64, err error) {
 	return time.Duration(ru.Utime.Nano()), time.Duration(ru.Stime.Nano()), int64(ru.Maxrss) << 10, nil
 }
 
+// ThreadCPU is the processor time of the calling thread, to the nanosecond, which Rusage is not. It means something
+// only while the goroutine is locked to its thread.
+func ThreadCPU() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
+		panic("sys: CLOCK_THREAD_CPUTIME_ID is always there: " + err.Error())
+	}
+	return time.Duration(ts.Nano())
+}
+
 // Pin lets process pid (0: the calling thread) run on the given CPUs only; threads it has already started keep theirs.
 func Pin(pid int, cpus ...int) error {
 	var set unix.CPUSet

@@ -71,6 +71,9 @@ func (m *machine) prepareKnob(k *Knob, e *journal.Entry) (func(context.Context, 
 	if err := m.knobAllowed(k.Path); err != nil {
 		return nil, err
 	}
+	if err := m.steer.free(k.Path); err != nil {
+		return nil, err
+	}
 	old, inode, err := readKnob(k.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, errkind.New(errkind.NotFound, "worker: read knob: %w", err)
@@ -83,6 +86,13 @@ func (m *machine) prepareKnob(k *Knob, e *journal.Entry) (func(context.Context, 
 		e.Inode = inode // elsewhere an inode lives only as long as the cache
 	}
 	return func(_ context.Context, e *journal.Entry) error {
+		if err := m.steer.claim(e.Path); err != nil {
+			return untouched{err}
+		}
+		defer m.steer.give(e.Path)
+		if err := unmoved(e); err != nil {
+			return untouched{err}
+		}
 		if err := writeKnob(e.Path, k.Value); err != nil {
 			return fmt.Errorf("worker: set knob: %w", err)
 		}

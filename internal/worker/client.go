@@ -13,8 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spillway-io/spillway/internal/cgroup"
 	"github.com/spillway-io/spillway/internal/errkind"
-	"github.com/spillway-io/spillway/internal/journal"
 	"github.com/spillway-io/spillway/internal/sys"
 )
 
@@ -37,7 +37,7 @@ type Client struct {
 	// +checklocks:mu
 	next uint64
 	// +checklocks:mu
-	waiting map[uint64]chan reply // buffered for the one answer
+	waiting map[uint64]chan reply // with room for every answer it is registered for
 	// +checklocks:mu
 	closing bool // Close was called
 	// +checklocks:mu
@@ -140,7 +140,7 @@ func (c *Client) receive(out io.Reader) {
 	c.mu.Lock()
 	c.ended = why
 	for id, ch := range c.waiting {
-		ch <- reply{Err: toWire(why)}
+		ch <- reply{ID: id, lost: true, Err: toWire(why)}
 		delete(c.waiting, id)
 	}
 	c.mu.Unlock()
@@ -219,9 +219,21 @@ func (c *Client) abandon(id uint64) {
 // long as the kernel does; when ctx ends, the worker calls the blocked thread back, the limit is restored, and the
 // error wraps ctx's. Steps on different cgroups run in parallel, four at a time; a second one on the same cgroup is
 // ErrInFlight. errors.Is cgroup.ErrGone: it vanished. With an error the result still says what was taken.
+//
+// Step.Swappiness chooses between file and anonymous memory for this step alone: by an argument of memory.reclaim where the kernel
+// has it, else by a knob of the cgroup (never of the machine) that is journalled, written, and put back like the limit. One that this kernel
+// cannot do is errors.ErrUnsupported and takes nothing: the caller chooses again. errors.Is cgroup.ErrForeign: somebody else wrote the knob
+// or the limit meanwhile; theirs stays.
 func (c *Client) Step(ctx context.Context, s Step) (StepResult, error) {
-	r, err := c.call(ctx, &request{Op: opStep, Cgroup: journal.Text(s.Cgroup), Inode: s.Inode, Bytes: s.Bytes, Floor: s.Floor})
-	return StepResult{Before: r.Before, After: r.After, Took: r.Took, FailCnt: r.FailCnt, Busy: r.Busy}, err
+	req := s.request()
+	r, err := c.call(ctx, &req)
+	return r.result(), err
+}
+
+func (r *reply) result() StepResult {
+	return StepResult{
+		Before: r.Before, After: r.After, Took: r.Took, FailCnt: r.FailCnt, Busy: r.Busy, By: r.By, Swappiness: cgroup.Swappiness(r.Mix),
+	}
 }
 
 // Do makes one lasting change, journalled before it is made. When it fails, or ctx ends, nothing stays changed; what
@@ -273,7 +285,7 @@ func (c *Client) Close(ctx context.Context) error {
 	var err error
 	if !again {
 		var r reply
-		if r, err = c.call(ctx, &request{Op: opClose}); err != nil && r.ID == 0 && ctx.Err() == nil {
+		if r, err = c.call(ctx, &request{Op: opClose}); err != nil && (r.ID == 0 || r.lost) && ctx.Err() == nil {
 			err = fmt.Errorf("worker: close: it ended before it could tell what it undid: %w", err)
 		}
 		c.hangUp()

@@ -18,7 +18,7 @@ import (
 )
 
 // doomedDaemon starts a worker, tells its pid, and then makes and undoes changes and takes steps until it is killed.
-// Environment: STATE, GROUPS (path:inode,…), TEMP, MEMORY (the mount's directory).
+// Environment: STATE, GROUPS (path:inode,…), TEMP, MEMORY (the mount's directory), CHOOSE (steps choose their memory).
 func doomedDaemon() error {
 	ctx := context.Background()
 	exe, err := os.Executable()
@@ -31,6 +31,11 @@ func doomedDaemon() error {
 	}
 	fmt.Println(c.PID())
 	failed := make(chan error)
+	choose := os.Getenv("CHOOSE") != ""
+	// A step and a change of the file that it holds refuse each other; whoever was second tries again.
+	refused := func(err error) bool {
+		return choose && (errors.Is(err, ErrInFlight) || errors.Is(err, cgroup.ErrForeign))
+	}
 	groups := strings.Split(os.Getenv("GROUPS"), ",")
 	for _, g := range groups {
 		path, ino, _ := strings.Cut(g, ":")
@@ -39,8 +44,12 @@ func doomedDaemon() error {
 			return err
 		}
 		go func() {
-			for {
-				if _, err := c.Step(ctx, Step{Cgroup: path, Inode: inode, Bytes: mib / 2, Floor: mib}); err != nil {
+			step := Step{Cgroup: path, Inode: inode, Bytes: mib / 2, Floor: mib}
+			for i := 0; ; i++ {
+				if choose {
+					step.Swappiness = [...]cgroup.Swappiness{cgroup.FileOnly, cgroup.Weight(150), cgroup.KernelsChoice, cgroup.AnonOnly}[i%4]
+				}
+				if _, err := c.Step(ctx, step); err != nil && !refused(err) {
 					failed <- err
 				}
 			}
@@ -58,13 +67,20 @@ func doomedDaemon() error {
 			var ids []string
 			for _, ch := range changes {
 				d, err := c.Do(ctx, ch)
+				for refused(err) {
+					d, err = c.Do(ctx, ch)
+				}
 				if err != nil {
 					failed <- err
 				}
 				ids = append(ids, d.ID)
 			}
 			for _, id := range ids {
-				if err := c.Undo(ctx, id); err != nil {
+				err := c.Undo(ctx, id)
+				for refused(err) {
+					err = c.Undo(ctx, id)
+				}
+				if err != nil {
 					failed <- err
 				}
 			}
@@ -161,7 +177,15 @@ func seeded(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 1))
 }
 
-func TestKillingTheDaemonRestoresEverything(t *testing.T) {
+func TestKillingTheDaemonRestoresEverything(t *testing.T) { killDaemon(t) }
+
+// The same with steps that hold memory.swappiness at another value.
+func TestKillingTheDaemonRestoresTheBalance(t *testing.T) {
+	t.Setenv("CHOOSE", "1")
+	killDaemon(t)
+}
+
+func killDaemon(t *testing.T) {
 	s, rng := newScene(t), seeded(t)
 	var slowest time.Duration
 	for i := range 32 {
@@ -191,7 +215,14 @@ func TestKillingTheDaemonRestoresEverything(t *testing.T) {
 	}
 }
 
-func TestKillingDaemonAndWorkerIsRepaired(t *testing.T) {
+func TestKillingDaemonAndWorkerIsRepaired(t *testing.T) { killBoth(t) }
+
+func TestKillingDaemonAndWorkerRepairsTheBalance(t *testing.T) {
+	t.Setenv("CHOOSE", "1")
+	killBoth(t)
+}
+
+func killBoth(t *testing.T) {
 	s, rng := newScene(t), seeded(t)
 	dirty := 0
 	for i := range 24 {

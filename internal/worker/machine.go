@@ -23,6 +23,8 @@ type machine struct {
 	boot string
 	log  *slog.Logger
 	j    *journal.Journal // nil in a dry run
+
+	steer steering
 }
 
 func look(root string, log *slog.Logger) (*machine, error) {

@@ -25,7 +25,7 @@ import (
 const mib = 1 << 20
 
 // The test binary is also the worker (`EXE worker --state-dir DIR`, as in production), the daemon that is killed
-// (`EXE daemon`), and the workload that must survive (`EXE reread FILE`, `EXE anon BYTES`, `EXE idle`).
+// (`EXE daemon`), and the workload that must survive (`EXE reread FILE`, `EXE once FILE`, `EXE anon BYTES`, `EXE idle`).
 func TestMain(m *testing.M) {
 	if len(os.Args) < 2 || strings.HasPrefix(os.Args[1], "-") {
 		os.Exit(m.Run())
@@ -41,6 +41,8 @@ func TestMain(m *testing.M) {
 		err = doomedDaemon()
 	case "reread":
 		err = reread(os.Args[2])
+	case "once":
+		err = once(os.Args[2])
 	case "anon":
 		err = anon(os.Args[2])
 	case "idle":
@@ -98,6 +100,21 @@ func reread(path string) error {
 		}
 		<-time.After(5 * time.Millisecond)
 	}
+}
+
+// once brings a file into the page cache of its cgroup and leaves it there.
+func once(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := io.Copy(io.Discard, f); err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
 }
 
 func anon(size string) error {

@@ -27,12 +27,12 @@ func (s *server) handle(req *request) {
 		s.begin(req, func(ctx context.Context) {
 			h, err := s.claim(req)
 			if err != nil {
-				s.answer(req.ID, reply{Err: toWire(err)})
+				s.answerStep(req, reply{Err: toWire(err)})
 				return
 			}
 			s.steps <- &job{ctx, func() {
 				defer s.work.Done()
-				s.answer(req.ID, s.step(ctx, req, h))
+				s.answerStep(req, s.step(ctx, req, h))
 			}}
 		})
 	case opDo:
@@ -71,6 +71,18 @@ func (s *server) timed(millis int64) (context.Context, context.CancelFunc) {
 
 // answer ends a request that began.
 func (s *server) answer(id uint64, r reply) {
+	s.end(id)
+	s.send(id, r)
+}
+
+// answerStep is answer for a step, which may have asked for its answer to linger.
+func (s *server) answerStep(req *request, r reply) {
+	s.end(req.ID)
+	s.out <- message{b: line(req.ID, r), lazy: req.Lazy}
+}
+
+// end forgets how to cancel a request.
+func (s *server) end(id uint64) {
 	s.mu.Lock()
 	cancel := s.cancels[id]
 	delete(s.cancels, id)
@@ -78,17 +90,18 @@ func (s *server) answer(id uint64, r reply) {
 	if cancel != nil {
 		cancel()
 	}
-	s.send(id, r)
 }
 
 // send never blocks for long: out has room for every request that can be in flight.
-func (s *server) send(id uint64, r reply) {
+func (s *server) send(id uint64, r reply) { s.out <- message{b: line(id, r)} }
+
+func line(id uint64, r reply) []byte {
 	r.ID = id
 	b, err := encode(r)
 	if err != nil {
 		b, _ = encode(reply{ID: id, Err: toWire(err)})
 	}
-	s.out <- message{b: b}
+	return b
 }
 
 // turn queues a change behind those under way.

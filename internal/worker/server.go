@@ -56,9 +56,10 @@ type server struct {
 	cancels map[uint64]context.CancelFunc // by request in flight
 }
 
-// message is one line for the daemon; sent, when not nil, is closed once it is on its way.
+// message is one line for the daemon; sent, when not nil, is closed once it is on its way. A lazy one may linger.
 type message struct {
 	b    []byte
+	lazy bool
 	sent chan struct{}
 }
 
@@ -169,17 +170,37 @@ func (s *server) run(ctx context.Context, in io.Reader, out io.Writer) error {
 	return s.shutdown(context.WithoutCancel(ctx), id)
 }
 
-// write sends answers. After the daemon's death it goes on taking them, so that nobody waits.
+// write sends answers, those that may linger along with others. After the daemon's death it goes on taking them, so
+// that nobody waits.
 func (s *server) write(out io.Writer) {
+	var buf []byte
+	due := time.NewTimer(linger)
+	due.Stop()
+	flush := func() {
+		due.Stop()
+		if len(buf) == 0 {
+			return
+		}
+		if _, err := out.Write(buf); err != nil {
+			s.stop(errHangup)
+		}
+		buf = buf[:0]
+	}
 	for {
 		select {
 		case m := <-s.out:
-			if _, err := out.Write(m.b); err != nil {
-				s.stop(errHangup)
+			if len(buf) == 0 && m.lazy {
+				due.Reset(linger)
+			}
+			buf = append(buf, m.b...)
+			if !m.lazy || len(buf) > maxLine/4 {
+				flush()
 			}
 			if m.sent != nil {
 				close(m.sent)
 			}
+		case <-due.C:
+			flush()
 		case <-s.quit:
 			return
 		}

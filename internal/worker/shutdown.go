@@ -85,7 +85,7 @@ func (s *server) last(id uint64, out []Outcome, err error) {
 		return
 	}
 	sent := make(chan struct{})
-	s.out <- message{b, sent}
+	s.out <- message{b: b, sent: sent}
 	timer := time.NewTimer(flushPatience)
 	defer timer.Stop()
 	select {

@@ -23,11 +23,16 @@ type handle struct {
 	entry uint64 // of the limit's journal entry; 0 before the first v1 step
 	used  time.Time
 	busy  bool // a step holds it; nobody else touches it meanwhile
+
+	balance uint64 // of the journal entry of what a step holds; 0 before the first
 }
 
 // claim finds or opens the cgroup and marks it busy.
 func (s *server) claim(req *request) (*handle, error) {
 	path := string(req.Cgroup)
+	if sw := cgroup.Swappiness(req.Mix); !sw.Valid() {
+		return nil, errkind.New(errkind.Invalid, "worker: step %q: no swappiness %d", path, req.Mix)
+	}
 	if err := errors.Join(s.m.hErr, s.m.sErr); err != nil {
 		return nil, fmt.Errorf("worker: step %q: %w", path, err)
 	}
@@ -83,17 +88,16 @@ func (s *server) release(path string, h *handle, gone bool) {
 	}
 }
 
-// dropLocked closes an idle handle. Its journal entry goes, unless a limit could not be restored.
+// dropLocked closes an idle handle. Its journal entries go, unless something could not be restored.
 //
 // +checklocks:s.mu
 func (s *server) dropLocked(path string, h *handle) {
 	delete(s.handles, path)
 	h.g.Close()
-	if h.entry == 0 {
-		return
-	}
-	if e, ok := s.m.j.Get(h.entry); ok && !e.Pending {
-		s.m.forget(e)
+	for _, id := range [...]uint64{h.entry, h.balance} {
+		if e, ok := s.m.j.Get(id); ok && !e.Pending {
+			s.m.forget(e)
+		}
 	}
 }
 
@@ -135,7 +139,7 @@ func (s *server) step(ctx context.Context, req *request, h *handle) reply {
 		if s.m.h.CanReclaim {
 			err = s.reclaim(req, h, &r)
 		} else {
-			err = s.shrink(req, h, &r)
+			err = s.shrinkBy(req, h, &r)
 		}
 		r.Took = time.Since(start)
 		if errors.Is(err, cgroup.ErrInterrupted) {
@@ -162,7 +166,7 @@ func (s *server) reclaim(req *request, h *handle, r *reply) error {
 	if want <= 0 {
 		return nil
 	}
-	reclaimed := h.g.Reclaim(want)
+	reclaimed := s.reclaimBy(h, want, cgroup.Swappiness(req.Mix), r)
 	after, err := h.g.Usage()
 	if err == nil {
 		r.After = after

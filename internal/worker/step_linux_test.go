@@ -161,6 +161,14 @@ func TestDeadlineCallsABlockedStepBack(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("step of everything in 10 ms: %+v, %v; want the deadline", r, err)
 	}
+	// The same as a batch, whose other step fails at once.
+	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	got := answers{}
+	c.Steps(ctx, []Step{step, {Cgroup: "/spillway-test-none", Bytes: mib}}, got.take(t))
+	if len(got) != 2 || !errors.Is(got[0], context.DeadlineExceeded) || !errors.Is(got[1], cgroup.ErrGone) && !errors.Is(got[1], context.DeadlineExceeded) {
+		t.Errorf("batch of everything in 10 ms: %v", got)
+	}
 	if l := limitOf(t, b); l != cgroup.Unlimited {
 		t.Errorf("limit is %d after the deadline", l)
 	}

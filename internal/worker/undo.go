@@ -22,7 +22,7 @@ const (
 
 func phase(k journal.Kind) int {
 	switch k {
-	case journal.Limit:
+	case journal.Limit, journal.Balance:
 		return limits
 	case journal.Knob:
 		return knobs
@@ -50,12 +50,12 @@ func (m *machine) undoAll(ctx context.Context, entries []journal.Entry, dry bool
 }
 
 // undo undoes one entry and, unless it must be kept, forgets it. An empty Result says that the entry was a
-// limit without a step under way.
+// limit or a balance without a step under way.
 func (m *machine) undo(ctx context.Context, e journal.Entry, dry bool) Outcome {
 	o := Outcome{What: string(e.Kind) + " " + e.Path, Old: e.Old}
 	var err error
 	switch {
-	case e.Kind == journal.Limit && !e.Pending: // no step was under way
+	case phase(e.Kind) == limits && !e.Pending: // no step was under way
 	case e.Boot != m.boot && !e.Kind.Durable():
 		o.Result = OtherBoot
 	case e.Path != filepath.Clean(e.Path): // every rule about where a path leads looks at a clean one
@@ -64,6 +64,8 @@ func (m *machine) undo(ctx context.Context, e journal.Entry, dry bool) Outcome {
 		switch e.Kind {
 		case journal.Limit:
 			err = m.undoLimit(e, dry, &o)
+		case journal.Balance:
+			err = m.undoBalance(e, dry, &o)
 		case journal.Knob:
 			err = m.undoKnob(e, dry, &o)
 		case journal.SwapFile:
@@ -165,6 +167,10 @@ func (m *machine) undoKnob(e journal.Entry, dry bool, o *Outcome) error {
 	if err := m.knobAllowed(filepath.Join(parent, filepath.Base(e.Path))); err != nil {
 		return err
 	}
+	if err := m.steer.claim(e.Path); err != nil {
+		return err
+	}
+	defer m.steer.give(e.Path)
 	now, inode, err := readKnob(e.Path)
 	if gone(err) {
 		o.Result = Nothing

@@ -40,6 +40,8 @@ type request struct {
 	Inode  uint64       `json:"ino,omitempty"`
 	Bytes  int64        `json:"bytes,omitempty"`
 	Floor  int64        `json:"floor,omitempty"`
+	Mix    int64        `json:"mix,omitempty"`  // a cgroup.Swappiness
+	Lazy   bool         `json:"lazy,omitempty"` // the answer may linger
 	Entry  uint64       `json:"entry,omitempty"`
 	Change *Change      `json:"change,omitempty"`
 }
@@ -52,6 +54,8 @@ type reply struct {
 	Took    time.Duration `json:"took,omitempty"`
 	FailCnt uint64        `json:"fail,omitempty"`
 	Busy    bool          `json:"busy,omitempty"`
+	By      string        `json:"by,omitempty"`
+	Mix     int64         `json:"mix,omitempty"`
 	Entry   uint64        `json:"entry,omitempty"`
 	Device  journal.Text  `json:"device,omitempty"`
 	CPU     time.Duration `json:"cpu,omitempty"`
@@ -60,6 +64,7 @@ type reply struct {
 	Undone  []wireOutcome `json:"undone,omitempty"`
 	Notes   []string      `json:"notes,omitempty"` // about the journal, in the greeting
 	Err     *wireError    `json:"err,omitempty"`
+	lost    bool          // made up by the client: the worker ended
 }
 
 type wireOutcome struct {
@@ -83,6 +88,7 @@ var sentinels = []struct {
 	err  error
 }{
 	{"gone", cgroup.ErrGone},
+	{"foreign", cgroup.ErrForeign},
 	{"deadline", context.DeadlineExceeded},
 	{"canceled", context.Canceled},
 	{"inflight", ErrInFlight},
@@ -199,6 +205,7 @@ func encode(v any) ([]byte, error) {
 // appendStep writes a step request by hand: it is the one message that is frequent, and encoding/json would make
 // the stack of each caller's goroutine grow.
 func appendStep(b []byte, r *request) ([]byte, error) {
+	start := len(b)
 	b = append(b, `{"id":`...)
 	b = strconv.AppendUint(b, r.ID, 10)
 	b = append(b, `,"op":"step","cg":`...)
@@ -209,14 +216,18 @@ func appendStep(b []byte, r *request) ([]byte, error) {
 	for _, f := range [...]struct {
 		key   string
 		value int64
-	}{{`,"ms":`, r.Millis}, {`,"bytes":`, r.Bytes}, {`,"floor":`, r.Floor}} {
+	}{{`,"ms":`, r.Millis}, {`,"bytes":`, r.Bytes}, {`,"floor":`, r.Floor}, {`,"mix":`, r.Mix}} {
 		b = append(b, f.key...)
 		b = strconv.AppendInt(b, f.value, 10)
 	}
 	b = append(b, `,"ino":`...)
 	b = strconv.AppendUint(b, r.Inode, 10)
-	if b = append(b, "}\n"...); len(b) > maxLine {
-		return b, errkind.New(errkind.Invalid, "worker: message of %d bytes is above %d", len(b), maxLine)
+	if r.Lazy {
+		b = append(b, `,"lazy":true`...)
+	}
+	b = append(b, "}\n"...)
+	if n := len(b) - start; n > maxLine {
+		return b, errkind.New(errkind.Invalid, "worker: message of %d bytes is above %d", n, maxLine)
 	}
 	return b, nil
 }

@@ -23,6 +23,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/spillway-io/spillway/internal/cgroup"
 	"github.com/spillway-io/spillway/internal/errkind"
 	"github.com/spillway-io/spillway/internal/journal"
 	"github.com/spillway-io/spillway/internal/swap"
@@ -49,6 +50,8 @@ type Step struct {
 	Inode  uint64 // as in cgroup.Entry; another inode at the path is cgroup.ErrGone; 0 takes what is there
 	Bytes  int64
 	Floor  int64
+	// Swappiness says which memory to take; the zero value leaves it to the kernel.
+	Swappiness cgroup.Swappiness
 }
 
 // StepResult is what a step did. Before and After are the cgroup's usage in bytes, as read around the step.
@@ -57,6 +60,10 @@ type StepResult struct {
 	Took          time.Duration
 	FailCnt       uint64 // charges that hit the lowered limit meanwhile (v1)
 	Busy          bool   // the kernel gave up before the whole step was taken
+	// By names the file through which Step.Swappiness reached the kernel (cgroup.FileReclaim and so on), "" for the kernel's own
+	// choice. Swappiness is what it was told: less than was asked where it has no "max".
+	By         string
+	Swappiness cgroup.Swappiness
 }
 
 // Change is one lasting change; exactly one field is set.

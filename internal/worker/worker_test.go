@@ -101,7 +101,7 @@ func TestLinesAreBounded(t *testing.T) {
 
 func TestStepRequestByHand(t *testing.T) {
 	for _, path := range []string{"/kubepods/a", "/a\"b\\c", "/\xff\n", "/é<&>", ""} {
-		want := request{ID: 7, Op: opStep, Millis: 1500, Cgroup: journal.Text(path), Inode: 1 << 63, Bytes: -5, Floor: 1 << 40}
+		want := request{ID: 7, Op: opStep, Millis: 1500, Lazy: true, Cgroup: journal.Text(path), Inode: 1 << 63, Bytes: -5, Floor: 1 << 40}
 		b, err := appendStep(nil, &want)
 		if err != nil || bytes.Count(b, []byte("\n")) != 1 || b[len(b)-1] != '\n' {
 			t.Fatalf("%q, %v", b, err)
