@@ -41,6 +41,9 @@ func newComposite(p Params) *composite {
 
 func (*composite) Name() string { return Composite }
 
+// SafeSize is the smallest size known not to hurt, bytes; 0 while none is known.
+func (l *composite) SafeSize() int64 { return l.knee.size }
+
 func (l *composite) Decide(s Sample) Decision {
 	s, ok := s.sane()
 	if !ok {
@@ -57,6 +60,7 @@ func (l *composite) Decide(s Sample) Decision {
 		l.backOff(&d, s, w)
 		return d
 	}
+	l.knee.harmless = harmlessOf * l.p.RefaultCost * s.targetScale()
 	l.knee.observe(s, s.refaultShare())
 	switch {
 	case s.Usage <= s.Floor:
@@ -67,6 +71,8 @@ func (l *composite) Decide(s Sample) Decision {
 		d.Reason = Holding
 		d.Detail = "takes nothing: holds after a back-off, " + periods(l.hold) + " left"
 		l.hold--
+	case s.Probe != "":
+		d.withhold(s.Probe) // the knee is not asked, so that it opens no probe of its own
 	default:
 		l.descend(&d, s, w, left)
 	}
@@ -81,11 +87,14 @@ const blind = " (no pressure is readable here: braking on refaults alone)"
 
 // readings leaves out what cannot be read, so that an explanation never shows a zero nobody measured.
 func (l *composite) readings(s Sample) []Reading {
-	in := make([]Reading, 0, 3)
+	in := make([]Reading, 0, 4)
 	if s.PSI {
 		in = append(in, pressure(s, l.p)...)
 	}
-	return append(in, Reading{Signal: refaultCost, Value: s.refaultShare(), Target: l.p.RefaultCost})
+	if s.WritePrice > 0 {
+		in = append(in, Reading{Signal: endurance, Value: s.WritePrice, Target: 1})
+	}
+	return append(in, Reading{Signal: refaultCost, Value: s.refaultShare(), Target: l.p.RefaultCost * s.targetScale()})
 }
 
 func (s Sample) refaultShare() float64 {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spillway-io/spillway/internal/bytesize"
+	"github.com/spillway-io/spillway/offload/heat"
 )
 
 var update = flag.Bool("update", false, "rewrite the expectations in testdata")
@@ -18,11 +19,13 @@ var update = flag.Bool("update", false, "rewrite the expectations in testdata")
 // TestData runs testdata/*.txt. A file is a list of blocks, input above ---- and expectation below; comments start
 // with #. Input lines:
 //
-//	law NAME [ratio= max-step= mem= io= refault= hold=]    a fresh law
-//	sample [xN] [usage= floor= period= mem= io= anon= file= cost-anon= cost-file= reclaimed= no-psi swap-full host-pressure explain]
+//	law NAME [ratio= max-step= mem= io= refault= hold= promotion= percentile= warmup=]    a fresh law
+//	heat [at= scan= ws= cold=IDLE:SIZE,… promo=IDLE:SIZE,…]    what access tracking says from here on; alone: nothing
+//	sample [xN] [usage= floor= period= mem= io= anon= file= cost-anon= cost-file= reclaimed= age= inactive= no-psi swap-full write-price= host-pressure explain]
 //
 // A sample that gives no usage continues the last one: minus the last step, plus what came back. reclaimed is
-// the last step unless given. Floor and period stay until given again, the rest does not. Answers in a
+// the last step unless given. Floor, period and age (one day) stay until given again, the rest does not. A heat
+// without promo= cannot see promotions. Answers in a
 // row that differ only in size are folded; explain adds the sentence a user would see.
 func TestData(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
@@ -55,6 +58,7 @@ type script struct {
 	law  Law
 	last Sample
 	step int64
+	heat *heat.Reading
 }
 
 func (x *script) run(src string) string {
@@ -84,6 +88,8 @@ func (x *script) block(input string) string {
 			if err := x.newLaw(strings.Fields(rest)); err != nil {
 				fmt.Fprintf(&out, "error: %v\n", err)
 			}
+		case verb == "heat":
+			x.heat = x.reading(strings.Fields(rest))
 		case verb == "sample":
 			s, n, explain := x.sample(strings.Fields(rest))
 			for i := range n {
@@ -159,18 +165,24 @@ func (x *script) newLaw(args []string) (err error) {
 			p.RefaultCost = x.float(v)
 		case "hold":
 			p.Hold = int(x.float(v))
+		case "promotion":
+			p.Promotion = x.float(v)
+		case "percentile":
+			p.Percentile = x.float(v)
+		case "warmup":
+			p.Warmup = x.duration(v)
 		default:
 			x.t.Fatalf("unknown parameter %q", a)
 		}
 	}
-	x.last, x.step = Sample{Period: time.Second}, 0
+	x.last, x.step, x.heat = Sample{Period: time.Second, Age: 24 * time.Hour}, 0, nil
 	x.law, err = New(args[0], p)
 	return err
 }
 
 func (x *script) sample(args []string) (s Sample, times int, explain bool) {
 	times = 1
-	s = Sample{Period: x.last.Period, Floor: x.last.Floor, Reclaimed: x.step, PSI: true, Usage: -1}
+	s = Sample{Period: x.last.Period, Floor: x.last.Floor, Age: x.last.Age, Reclaimed: x.step, PSI: true, Usage: -1, Heat: x.heat}
 	for _, a := range args {
 		k, v, _ := strings.Cut(a, "=")
 		switch k {
@@ -194,8 +206,14 @@ func (x *script) sample(args []string) (s Sample, times int, explain bool) {
 			s.RefaultAnon = uint64(x.float(v))
 		case "file":
 			s.RefaultFile = uint64(x.float(v))
+		case "age":
+			s.Age = x.duration(v)
+		case "inactive":
+			s.InactiveAnon = x.size(v)
 		case "no-psi":
 			s.PSI = false
+		case "write-price":
+			s.WritePrice = x.float(v)
 		case "swap-full":
 			s.SwapFull = true
 		case "host-pressure":
@@ -214,6 +232,41 @@ func (x *script) sample(args []string) (s Sample, times int, explain bool) {
 		s.Usage = x.last.Usage - x.step + int64(s.RefaultAnon+s.RefaultFile)*page
 	}
 	return s, times, explain
+}
+
+func (x *script) reading(args []string) *heat.Reading {
+	if len(args) == 0 {
+		return nil
+	}
+	h := &heat.Reading{Scan: 2 * time.Minute, Source: "test"}
+	for _, a := range args {
+		k, v, _ := strings.Cut(a, "=")
+		switch k {
+		case "at":
+			h.At = time.Unix(0, 0).Add(x.duration(v))
+		case "scan":
+			h.Scan = x.duration(v)
+		case "ws":
+			h.WorkingSet = x.size(v)
+		case "cold":
+			h.Cold = x.histogram(v)
+		case "promo":
+			h.Promo = x.histogram(v)
+		default:
+			x.t.Fatalf("unknown argument %q of heat", a)
+		}
+	}
+	return h
+}
+
+func (x *script) histogram(v string) heat.Histogram {
+	h := heat.Histogram{}
+	for part := range strings.SplitSeq(v, ",") {
+		if idle, size, ok := strings.Cut(part, ":"); ok {
+			h = append(h, heat.Age{Idle: x.duration(idle), Bytes: x.size(size)})
+		}
+	}
+	return h
 }
 
 func (x *script) float(v string) float64 {

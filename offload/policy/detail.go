@@ -31,7 +31,14 @@ const nearlyFull = 0.9
 
 // text is a reading for people: "refault-cost 0.12 % of the time (target 0.2 %)".
 func (r Reading) text() string {
-	return fmt.Sprintf("%s %s of the time (target %s)", r.Signal, percent(r.Value), percent(r.Target))
+	of := "of the time"
+	switch r.Signal {
+	case promotionRate:
+		of = "of the working set a minute"
+	case endurance:
+		of = "of the write budget"
+	}
+	return fmt.Sprintf("%s %s %s (target %s)", r.Signal, percent(r.Value), of, percent(r.Target))
 }
 
 // percent prints a share with two digits, more only where a whole number has them.

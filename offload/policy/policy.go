@@ -31,9 +31,12 @@ type Sample struct {
 	CostAnon    time.Duration // measured cost of one anon refault (the tier's p50), 0 = unknown, the seed is used
 	CostFile    time.Duration // measured cost of one file refault, 0 = unknown
 
-	SwapFull     bool  // swap use is above the stop mark: anonymous memory cannot go anywhere
-	HostPressure bool  // the host-wide trigger is active
-	Reclaimed    int64 // bytes the previous step really took, 0 when there was none or it took nothing
+	SwapFull     bool // swap use is above the stop mark: anonymous memory cannot go anywhere
+	HostPressure bool // the host-wide trigger is active
+	// WritePrice is the share of the write budget that is gone where a step may end on flash, from 0 to 1, nothing may be
+	// written; 0 where pages stay in memory.
+	WritePrice float64
+	Reclaimed  int64 // bytes the previous step really took, 0 when there was none or it took nothing
 
 	Age          time.Duration // how long this cgroup has been watched
 	Anon, File   int64         // bytes resident; File counts Shmem in
@@ -49,6 +52,9 @@ type Sample struct {
 	Activated uint64 // refaulted pages put straight on the active list (workingset_activate)
 
 	Heat *heat.Reading // nil: no access tracking for this cgroup
+
+	TargetScale float64 // what was learnt about the workload stretches the composite law's refault cost target, [0.25,4]; 0 means 1
+	Probe       string  // why the learner wants no step in this period; "" when it does not
 }
 
 // Params tune a law for one class. Zero fields take the law's documented defaults.
@@ -59,6 +65,11 @@ type Params struct {
 	IOPressure  float64 // target share of time in io "some", in (0,1)
 	RefaultCost float64 // target share of time spent on refaults, in (0,1)
 	Hold        int     // periods without a step after a back-off
+
+	// For gswap alone.
+	Promotion  float64       // target of promotions a minute as a share of the working set, in (0,1)
+	Percentile float64       // of past minutes' best ages that the next minute's threshold takes, in (0,100]
+	Warmup     time.Duration // after a cgroup is first seen, in which nothing is taken
 }
 
 // Reason is why a decision has the size it has.
@@ -75,15 +86,20 @@ const (
 	AtFloor      Reason = "floor"         // usage at the floor: zero
 	HostPressure Reason = "host-pressure" // host-wide trigger: zero
 	SwapFull     Reason = "swap-full"     // nowhere to put pages: zero
+	WriteBudget  Reason = "write-budget"  // what may be written to flash is written: zero
 	TooSmall     Reason = "below-page"    // the step rounds to nothing
 	TakenAhead   Reason = "taken-ahead"   // earlier steps took more than they asked for: zero (set by the agent)
 	NoSignal     Reason = "no-signal"     // nothing this law could brake on is readable: zero
+
+	ColdAge       Reason = "cold-age"       // takes what has been idle for long enough: zero when nothing has
+	PromotionRate Reason = "promotion-rate" // promotions at or above target: zero
+	WarmUp        Reason = "warm-up"        // watched for too short a time: zero
 )
 
 // Reading is one signal beside its target, for explanations.
 type Reading struct {
-	Signal string  `json:"signal"` // "mem-psi", "io-psi", "refault-cost"
-	Value  float64 `json:"value"`  // share of the period in [0,∞)
+	Signal string  `json:"signal"` // "mem-psi", "io-psi", "refault-cost", "promotion-rate"
+	Value  float64 `json:"value"`  // share of the period, or for promotions of the working set a minute, in [0,∞)
 	Target float64 `json:"target"`
 }
 

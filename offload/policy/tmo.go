@@ -58,6 +58,10 @@ func outerStop(s Sample) (Decision, bool) {
 		return nothing(HostPressure, "takes nothing: the whole host is under memory pressure"), true
 	case s.SwapFull:
 		return nothing(SwapFull, "takes nothing: swap is nearly full, anonymous memory has nowhere to go"), true
+	case s.WritePrice >= 1:
+		d := nothing(WriteBudget, "takes nothing: swapping has written to flash what its budget allows for ten minutes")
+		d.Signal = endurance
+		return d, true
 	}
 	return Decision{}, false
 }
