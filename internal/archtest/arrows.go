@@ -26,7 +26,7 @@ var floorNames = [...]string{"floor 0 (pure)", "floor 1 (Linux)", "floor 2 (serv
 var roomNames = []string{"offload", "reaper", "farmem", "dspm", "microvm", "gpushare", "train", "doctor"}
 
 // deciding packages take samples and return decisions.
-var deciding = []string{"offload/policy", "offload/class", "offload/heat", "offload/sim", "offload/replay", "offload/endurance", "offload/sensitivity", "gpushare/fit", "dspm/commit", "train/amp", "doctor/rules"}
+var deciding = []string{"offload/policy", "offload/class", "offload/mix", "offload/heat", "offload/sim", "offload/replay", "offload/endurance", "offload/rightsize", "offload/sensitivity", "gpushare/fit", "dspm/commit", "train/amp", "doctor/rules"}
 
 // doors may call the kernel.
 var doors = []string{"internal/sys", "internal/cgroup", "internal/psi", "internal/mmap", "internal/uffd", "internal/proc", "internal/swap", "internal/probe"}
