@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"github.com/spillway-io/spillway/internal/cgroup"
 	"github.com/spillway-io/spillway/internal/errkind"
 	"github.com/spillway-io/spillway/internal/proc"
-	"github.com/spillway-io/spillway/internal/psi"
 	"github.com/spillway-io/spillway/internal/worker"
 )
 
@@ -143,6 +141,10 @@ type canaryRun struct {
 	press string   // memory.pressure of the canary, "" when it has none
 	made  []string // ids to undo, oldest first
 	child *child
+
+	hostSome  time.Duration // the host's memory "some" total at hostFrom
+	hostFrom  time.Time
+	hostKnown bool
 }
 
 func (c CanaryConfig) start(ctx context.Context) (_ *canaryRun, err error) {
@@ -199,6 +201,7 @@ func (r *canaryRun) clean(ctx context.Context) error {
 
 // pass measures with one kind of content.
 func (r *canaryRun) pass(ctx context.Context, content string) (Measurement, error) {
+	r.noteHost()
 	if _, err := r.child.ask(order{Do: "fill", Bytes: int64(r.c.Size), Content: content}); err != nil {
 		return Measurement{}, err
 	}
@@ -214,7 +217,7 @@ func (r *canaryRun) pass(ctx context.Context, content string) (Measurement, erro
 	if err != nil {
 		return Measurement{}, err
 	}
-	stalled, counts, err := r.pressure()
+	stalls, err := r.stalls()
 	if err != nil {
 		return Measurement{}, err
 	}
@@ -228,10 +231,7 @@ func (r *canaryRun) pass(ctx context.Context, content string) (Measurement, erro
 	}
 	m := judge(before, after, out)
 	m.Pages, m.P50, m.P99, m.Mean, m.At = a.Faults, a.P50, a.P99, a.Mean, time.Now()
-	m.PSICounted = math.NaN()
-	if now, _, err := r.pressure(); err == nil && counts && a.Total > 0 {
-		m.PSICounted = min(1, float64(now-stalled)/float64(a.Total))
-	}
+	m.PSICounted, m.PSIFrom = stalls.share(a.Total)
 	if a.Faults < minFaults {
 		return m, errkind.New(errkind.Unavailable, "tier: measure: only %d of %d pages came back from a tier", a.Faults, a.Pages)
 	}
@@ -268,27 +268,4 @@ func (r *canaryRun) evict(ctx context.Context) (int64, error) {
 		return 0, errkind.New(errkind.Unavailable, "tier: measure: the canary's pages would not leave memory (%d out)", last)
 	}
 	return int64(last) * page, nil
-}
-
-// pressure is the canary's memory "some" total; false when its cgroup has none.
-func (r *canaryRun) pressure() (time.Duration, bool, error) {
-	if r.press == "" {
-		return 0, false, nil
-	}
-	f, err := psi.Open(r.press)
-	if errors.Is(err, psi.ErrOff) || errors.Is(err, os.ErrNotExist) || errors.Is(err, errors.ErrUnsupported) {
-		return 0, false, nil
-	}
-	if err != nil {
-		return 0, false, fmt.Errorf("tier: measure: %w", err)
-	}
-	defer f.Close()
-	t, err := f.Read()
-	if errors.Is(err, psi.ErrOff) {
-		return 0, false, nil
-	}
-	if err != nil {
-		return 0, false, fmt.Errorf("tier: measure: %w", err)
-	}
-	return time.Duration(t.Some) * time.Microsecond, true, nil
 }

@@ -77,6 +77,7 @@ type Measurement struct {
 	P50, P99, Mean time.Duration // of one such touch
 	Compression    float64       // bytes stored / bytes occupied; 1 on a disk, 0 when it could not be told
 	PSICounted     float64       // share of the stall that memory PSI saw, in [0,1]; NaN when unknown
+	PSIFrom        string        // whose pressure that was, or why it is unknown: one phrase for people
 	At             time.Time
 	Note           string // what makes this measurement weaker than it looks, "" for nothing
 }
