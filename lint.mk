@@ -5,7 +5,8 @@
 
 # Packages that must not know which system they run on: floor 0, and the packages that decide.
 LINT_PURE = $(wildcard internal/bytesize internal/page internal/undo internal/invariant internal/errkind \
-	offload/policy offload/class gpushare/fit dspm/commit train/amp doctor/rules)
+	offload/policy offload/class offload/heat offload/mix offload/sim offload/replay offload/endurance offload/sensitivity offload/rightsize \
+	gpushare/fit dspm/commit train/amp doctor/rules)
 
 # bench has its own go.mod, so that peers' libraries stay out of the product; it is held to the same rules.
 define LINT_SCRIPT

@@ -6,7 +6,7 @@
 // settings go through the worker process, which journals and undoes them.
 //
 // Ownership: the goroutine in Run owns the targets' file descriptors, previous samples and laws; one goroutine
-// per step in flight only calls the worker. Agent.mu guards what the admin API reads (rows, rings, host figures)
+// per batch of steps in flight only calls the worker. Agent.mu guards what the admin API reads (rows, rings, host figures)
 // and is never held while the kernel or the worker is asked.
 //
 // Failure: a cgroup that vanishes is forgotten; a worker that dies ends Run with an error, because an agent
@@ -29,12 +29,14 @@ import (
 	"github.com/spillway-io/spillway/internal/proc"
 	"github.com/spillway-io/spillway/internal/worker"
 	"github.com/spillway-io/spillway/offload/class"
+	"github.com/spillway-io/spillway/offload/policy"
 	"github.com/spillway-io/spillway/offload/tier"
 )
 
 // Actuator is the worker as the agent sees it; *worker.Client in production.
 type Actuator interface {
 	Step(context.Context, worker.Step) (worker.StepResult, error)
+	Steps(ctx context.Context, steps []worker.Step, done func(i int, r worker.StepResult, err error))
 	Do(context.Context, worker.Change) (worker.Done, error)
 	Undo(context.Context, string) error
 	Usage() (worker.Usage, error)
@@ -49,8 +51,12 @@ type Deps struct {
 	Worker Actuator
 	// Exe is the program to run as `EXE canary`; "" is this program.
 	Exe string
+	// NewLaw makes a cgroup's law; nil is policy.New. A benchmark compares laws of its own with it.
+	NewLaw func(name string, p policy.Params) (policy.Law, error)
 	// Registry receives the metrics; nil registers none.
 	Registry prometheus.Registerer
+	// StateDir is where the wear of drives is remembered across restarts; "" remembers nothing.
+	StateDir string
 	// Reload reads the configuration again, for POST /v1/reload and SIGHUP. Nil: reloading is refused.
 	Reload func() (Config, error)
 	// Version, Commit and Dashboard are shown in Status.
@@ -71,6 +77,7 @@ type Agent struct {
 	reload  chan reloadRequest
 	results chan stepDone
 	done    chan struct{} // closed when Run returns
+	heat    heatState
 
 	// owned by Run
 	cfg         Config
@@ -78,9 +85,16 @@ type Agent struct {
 	targets     map[string]*target
 	reader      *proc.Reader
 	host        hostState
+	balance     balance
+	wear        wearState
 	steps       sync.WaitGroup
+	objectives  []*objective
 	lastScan    time.Time
 	lastObserve time.Time
+	batch       batch
+	turn        int             // ticks so far
+	places      int             // cgroups seen so far
+	managed     int             // cgroups managed at the last tick
 	warned      map[string]bool // one log line per cause
 
 	mu sync.Mutex
@@ -101,6 +115,9 @@ func New(cfg Config, deps Deps) (*Agent, error) {
 	}
 	if deps.Root == "" {
 		deps.Root = "/"
+	}
+	if deps.NewLaw == nil {
+		deps.NewLaw = policy.New
 	}
 	classes, err := class.Compile(cfg.Classes)
 	if err != nil {
@@ -132,10 +149,16 @@ func New(cfg Config, deps Deps) (*Agent, error) {
 	}
 	a := &Agent{
 		deps: deps, log: cfg.Log, started: time.Now(), node: node, kernel: kernel, h: h, self: self, tiers: tiers,
-		reload: make(chan reloadRequest), results: make(chan stepDone), done: make(chan struct{}),
+		reload: make(chan reloadRequest), results: make(chan stepDone, 256), done: make(chan struct{}),
 		cfg: cfg, classes: classes, targets: map[string]*target{}, reader: reader, warned: map[string]bool{},
 	}
 	a.openHost()
+	a.openBalance()
+	a.openWear(time.Now())
+	a.openHeat()
+	if err := a.setObjectives(cfg.SLO); err != nil {
+		return nil, err
+	}
 	if err := a.scan(); err != nil {
 		return nil, err
 	}
@@ -176,11 +199,14 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer wg.Wait()
 	defer cancel()
 
+	a.openObjectives()
+	defer a.closeObjectives()
 	brake := make(chan time.Time, 1)
 	stop, canary := a.cfg.Stop, a.cfg.Canary // fixed at start: a reload belongs to this goroutine alone
 	wg.Go(func() { a.watchPressure(ctx, stop, brake) })
 	hung := make(chan error)
 	wg.Go(func() { a.watchSelf(ctx, hung) })
+	wg.Go(func() { a.trackHeat(ctx) })
 	measured := make(chan measuring)
 	if a.deps.Worker != nil && !a.cfg.DryRun && !canary.Off {
 		wg.Go(func() { a.runCanary(ctx, canary, measured) })
@@ -235,12 +261,9 @@ func (a *Agent) tick(ctx context.Context, now time.Time, period time.Duration) {
 			a.warnOnce("scan", "cgroup tree unreadable", err)
 		}
 	}
-	for _, t := range a.targets {
-		if !t.managed {
-			continue
-		}
-		a.decide(ctx, t, now, period)
-	}
+	a.learn(now)
+	a.turns(now, period)
+	a.send(ctx)
 	a.publish(now, period)
 }
 
@@ -259,11 +282,23 @@ func (a *Agent) apply(cfg Config) error {
 		return errkind.Hint(errkind.New(errkind.Invalid, "offload: reload: offload.canary, stop.mem_pressure or stop.hold changed"),
 			"these are fixed at start: restart the daemon to apply them")
 	}
+	if cfg.Heat != a.cfg.Heat {
+		return errkind.Hint(errkind.New(errkind.Invalid, "offload: reload: offload.heat changed"),
+			"access tracking begins at start only: restart the daemon to apply it")
+	}
 	classes, err := class.Compile(cfg.Classes)
 	if err != nil {
 		return fmt.Errorf("offload: classes: %w", err)
 	}
+	watch := !reflect.DeepEqual(cfg.SLO, a.cfg.SLO) || cfg.Period != a.cfg.Period
 	a.cfg, a.classes = cfg, classes
+	a.tuneWear(time.Now())
+	if watch {
+		if err := a.setObjectives(cfg.SLO); err != nil {
+			return err
+		}
+		a.openObjectives()
+	}
 	for _, t := range a.targets {
 		t.law = nil // laws are rebuilt with the new parameters; a new law starts from what is resident
 	}
@@ -304,6 +339,7 @@ func (a *Agent) warnOnce(key, msg string, err error) {
 }
 
 func (a *Agent) closeAll() {
+	a.closeWear(time.Now())
 	for _, t := range a.targets {
 		t.close()
 	}

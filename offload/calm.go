@@ -6,7 +6,7 @@ import "time"
 // too, so no cgroup can have stalled for longer than the host: while the whole host is calm, the pressure files of
 // hundreds of cgroups need not be read at all. It belongs to the goroutine in Run.
 type calm struct {
-	ring [4]hostTotals // newest last; unread ones have no time
+	ring [16]hostTotals // newest last; unread ones have no time
 }
 
 // hostTotals are the host's "some" totals at a moment, microseconds.
@@ -26,16 +26,13 @@ func (c *calm) note(now hostTotals) {
 // forget says that the totals could not be read.
 func (c *calm) forget() { *c = calm{} }
 
-// most is how long any cgroup can have stalled lately: in the last period and in what the totals may lag behind
-// it. ok is false before that much has been seen.
-func (c *calm) most() (mem, io time.Duration, ok bool) {
+// most is how long any cgroup can have stalled in the last span, and in what the totals may lag behind it. ok is false
+// when that much has not been seen.
+func (c *calm) most(span time.Duration) (mem, io time.Duration, ok bool) {
+	span = max(span, psiLag)
 	last := c.ring[len(c.ring)-1]
-	for i := len(c.ring) - 2; i >= 0; i-- {
-		before := c.ring[i]
-		if before.at.IsZero() {
-			return 0, 0, false
-		}
-		if i == 0 || last.at.Sub(before.at) >= psiLag {
+	for i := len(c.ring) - 2; i >= 0 && !c.ring[i].at.IsZero(); i-- {
+		if before := c.ring[i]; last.at.Sub(before.at) >= span {
 			return usec(diff(last.mem, before.mem)), usec(diff(last.io, before.io)), true
 		}
 	}

@@ -58,28 +58,31 @@ func TestCalmHostNeedsNoReads(t *testing.T) {
 func TestMostNeedsHistory(t *testing.T) {
 	start := time.Unix(1000, 0)
 	var c calm
-	if _, _, ok := c.most(); ok {
+	if _, _, ok := c.most(time.Second); ok {
 		t.Error("knows a bound before it has seen anything")
 	}
 	for i := range 4 {
 		c.note(hostTotals{at: start.Add(time.Duration(i) * time.Second), mem: uint64(i * 100), io: 7})
-		_, _, ok := c.most()
+		_, _, ok := c.most(time.Second)
 		if want := i == 3; ok != want {
 			t.Errorf("after %d seconds: known %v, want %v", i, ok, want)
 		}
 	}
-	if mem, io, _ := c.most(); mem != 300*time.Microsecond || io != 0 {
+	if mem, io, _ := c.most(time.Second); mem != 300*time.Microsecond || io != 0 {
 		t.Errorf("bound %v and %v, want 300µs and 0", mem, io)
 	}
 	var slow calm // periods longer than the lag: the last one says it all
 	for i := range 3 {
 		slow.note(hostTotals{at: start.Add(time.Duration(i) * 6 * time.Second), mem: uint64(i * i * 100)})
 	}
-	if mem, _, ok := slow.most(); !ok || mem != 300*time.Microsecond {
+	if mem, _, ok := slow.most(6 * time.Second); !ok || mem != 300*time.Microsecond {
 		t.Errorf("bound %v known %v, want 300µs", mem, ok)
 	}
+	if _, _, ok := c.most(10 * time.Second); ok {
+		t.Error("knows a bound for longer than it has watched")
+	}
 	c.forget()
-	if _, _, ok := c.most(); ok {
+	if _, _, ok := c.most(time.Second); ok {
 		t.Error("knows a bound after an unreadable period")
 	}
 }

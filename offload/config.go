@@ -14,6 +14,7 @@ import (
 	"github.com/spillway-io/spillway/offload/class"
 	"github.com/spillway-io/spillway/offload/policy"
 	"github.com/spillway-io/spillway/offload/tier"
+	"github.com/spillway-io/spillway/offload/track"
 )
 
 // Config is the `offload:` part of the configuration file. The zero value works: it observes every cgroup
@@ -25,7 +26,7 @@ type Config struct {
 	// Period between two decisions for one cgroup, 1s to 10m. Default 6s: the time a mistaken step needs to
 	// show up as refaults.
 	Period time.Duration `yaml:"period"`
-	// Law is "composite" (default) or "tmo".
+	// Law is "composite" (default), "tmo" or "gswap".
 	Law string `yaml:"law"`
 	// DryRun decides and explains, and changes nothing.
 	DryRun bool `yaml:"dry_run"`
@@ -38,10 +39,17 @@ type Config struct {
 	Params map[class.Class]Targets `yaml:"params"`
 	// Tiers says which places for evicted pages Spillway should make or configure. Default: use what is there.
 	Tiers tier.Setup `yaml:"tiers"`
+	// Endurance is the budget for what swapping writes to flash.
+	Endurance Endurance `yaml:"endurance"`
 	// Canary is the daemon's own test cgroup that measures the tiers.
 	Canary Canary `yaml:"canary"`
+	// SLO says how fast services must answer, and lets the agent learn how sensitive each is. Default: none is known, and
+	// every cgroup has the targets of its class.
+	SLO []SLO `yaml:"slo"`
 	// Stop is the host-wide brake.
 	Stop Stop `yaml:"stop"`
+	// Heat is access tracking: how recently memory was touched. Fixed at start.
+	Heat track.Config `yaml:"heat"`
 
 	// Log receives state changes; nil discards. Set by the program, not by the file.
 	Log *slog.Logger `yaml:"-"`
@@ -54,6 +62,14 @@ type Targets struct {
 	IOPressure  float64 `yaml:"io_pressure"`  // io PSI "some"
 	RefaultCost float64 `yaml:"refault_cost"` // time spent on refaults
 	Hold        int     `yaml:"hold"`         // periods without a step after a back-off
+
+	// FileOnly takes file cache alone and never swaps this class out: where TMO's rollout began for everyone. Default false.
+	FileOnly bool `yaml:"file_only"`
+
+	// For the law gswap alone; `spillway offload tune` finds them from a trace.
+	Promotion  float64       `yaml:"promotion"`  // share of the working set that may be touched again a minute, (0,0.1]
+	Percentile float64       `yaml:"percentile"` // of past minutes' best ages that the next minute's threshold takes, 50 to 100
+	Warmup     time.Duration `yaml:"warmup"`     // after a cgroup is first seen, in which nothing is taken; 1s to 168h
 }
 
 // Canary configures the measurement of tiers.
@@ -86,9 +102,21 @@ func (c Config) Resolved() (Config, error) {
 	c.Stop.Hold = cmp.Or(c.Stop.Hold, 30*time.Second)
 	c.Stop.SwapUsed = cmp.Or(c.Stop.SwapUsed, 0.8)
 	c.Stop.Available = cmp.Or(c.Stop.Available, 0.02)
+	c.Endurance = c.Endurance.resolved()
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	var err error
+	if c.Heat, err = c.Heat.Resolved(); err != nil {
+		return c, err
+	}
 	if err := c.check(); err != nil {
 		return c, err
+	}
+	c.SLO = slices.Clone(c.SLO)
+	for i, s := range c.SLO {
+		var err error
+		if c.SLO[i], err = s.resolved(c.Period); err != nil {
+			return c, err
+		}
 	}
 	c.Roots = slices.Clone(c.Roots) // the caller's slice stays as it is
 	for i, r := range c.Roots {
@@ -121,7 +149,7 @@ func (c Config) check() error {
 		return bad("6s is the default; 1s is the shortest that lets refaults show up", "period %v is outside 1s to 10m", c.Period)
 	}
 	if _, err := policy.New(c.Law, policy.Params{}); err != nil {
-		return bad(`use "composite" or "tmo"`, "law %q is unknown", c.Law)
+		return bad(`use "composite", "tmo" or "gswap"`, "law %q is unknown", c.Law)
 	}
 	if c.Floor < 0 {
 		return bad("16MiB is the default", "floor %v is negative", c.Floor)
@@ -139,6 +167,9 @@ func (c Config) check() error {
 	}
 	if err := c.Tiers.Validate(); err != nil {
 		return fmt.Errorf("offload: tiers: %w", err)
+	}
+	if err := c.Endurance.check(); err != nil {
+		return err
 	}
 	if c.Canary.Size < bytesize.MiB || c.Canary.Size > bytesize.GiB {
 		return bad("16MiB is the default", "canary.size %v is outside 1MiB to 1GiB", c.Canary.Size)
@@ -179,8 +210,22 @@ func (t Targets) check(name class.Class) error {
 		return errkind.Hint(errkind.New(errkind.Invalid, "offload: params.%s.hold %d is outside 0 to 1000", name, t.Hold),
 			"hold counts periods; 10 is the default")
 	}
+	switch {
+	case !(t.Promotion >= 0 && t.Promotion <= maxPromotion):
+		return errkind.Hint(errkind.New(errkind.Invalid, "offload: params.%s.promotion %v is outside (0,%v]", name, t.Promotion, maxPromotion),
+			"give a share of the working set a minute; 0.002 for 0.2 %% is the default")
+	case t.Percentile != 0 && !(t.Percentile >= 50 && t.Percentile <= 100):
+		return errkind.Hint(errkind.New(errkind.Invalid, "offload: params.%s.percentile %v is outside 50 to 100", name, t.Percentile),
+			"98 is the default; 100 is the most careful")
+	case t.Warmup != 0 && (t.Warmup < time.Second || t.Warmup > 7*24*time.Hour):
+		return errkind.Hint(errkind.New(errkind.Invalid, "offload: params.%s.warmup %v is outside 1s to 168h", name, t.Warmup),
+			"10m is the default")
+	}
 	return nil
 }
+
+// maxPromotion is fifty times the published target: beyond it the law would have no brake worth the name.
+const maxPromotion = 0.1
 
 // gain is how much bolder a class is than the law's defaults, which are those of "latency".
 // TMO rolled out to the memory tax first and with its own setting (CACM 68(9), section 4): sidecars have no
@@ -202,6 +247,7 @@ func (c Config) params(k class.Class) policy.Params {
 	p.MemPressure *= g.target
 	p.IOPressure *= g.target
 	p.RefaultCost *= g.target
+	p.Promotion *= g.target
 	p.MaxStep = maxRatio
 	t := c.Params[k]
 	p.Ratio = cmp.Or(t.Ratio, p.Ratio)
@@ -209,5 +255,8 @@ func (c Config) params(k class.Class) policy.Params {
 	p.IOPressure = cmp.Or(t.IOPressure, p.IOPressure)
 	p.RefaultCost = cmp.Or(t.RefaultCost, p.RefaultCost)
 	p.Hold = cmp.Or(t.Hold, p.Hold)
+	p.Promotion = cmp.Or(t.Promotion, p.Promotion)
+	p.Percentile = cmp.Or(t.Percentile, p.Percentile)
+	p.Warmup = cmp.Or(t.Warmup, p.Warmup)
 	return p
 }

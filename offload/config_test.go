@@ -22,6 +22,11 @@ func TestZeroConfigWorks(t *testing.T) {
 	if tax.Ratio <= latency.Ratio || tax.MemPressure <= latency.MemPressure {
 		t.Errorf("tax %+v is not bolder than latency %+v", tax, latency)
 	}
+	g := Config{Law: "gswap", Params: map[class.Class]Targets{class.Latency: {Percentile: 99, Warmup: time.Hour}}}
+	latency, tax = g.params(class.Latency), g.params(class.Tax)
+	if latency.Promotion != 0.002 || tax.Promotion != 5*0.002 || latency.Percentile != 99 || tax.Percentile != 98 || latency.Warmup != time.Hour {
+		t.Errorf("gswap: latency %+v, tax %+v", latency, tax)
+	}
 	for _, k := range class.Classes() {
 		if p := c.params(k); p.Ratio > maxRatio || p.MaxStep > maxRatio {
 			t.Errorf("class %s may take more than 1 %% a period: %+v", k, p)
@@ -41,6 +46,9 @@ func TestConfigRefusesWithAHint(t *testing.T) {
 		"law":           {func(c *Config) { c.Law = "magic" }, `law "magic" is unknown`},
 		"class":         {func(c *Config) { c.Params = map[class.Class]Targets{"gold": {}} }, `unknown class "gold"`},
 		"ratio":         {func(c *Config) { c.Params = map[class.Class]Targets{class.Tax: {Ratio: 0.5}} }, "params.tax.ratio"},
+		"promotion":     {func(c *Config) { c.Params = map[class.Class]Targets{class.Tax: {Promotion: 0.2}} }, "params.tax.promotion"},
+		"percentile":    {func(c *Config) { c.Params = map[class.Class]Targets{class.Tax: {Percentile: 0.98}} }, "params.tax.percentile"},
+		"warmup":        {func(c *Config) { c.Params = map[class.Class]Targets{class.Tax: {Warmup: 1}} }, "params.tax.warmup"},
 		"canary":        {func(c *Config) { c.Canary.Size = 4 * bytesize.GiB }, "canary.size"},
 		"stop":          {func(c *Config) { c.Stop.SwapUsed = 80 }, "stop.swap_used"},
 		"trigger":       {func(c *Config) { c.Stop.MemPressure = 0.0001 }, "too small for a trigger"},

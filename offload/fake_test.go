@@ -36,6 +36,20 @@ func (w *fakeWorker) Step(ctx context.Context, s worker.Step) (worker.StepResult
 	return worker.StepResult{Before: s.Bytes, After: 0, Took: time.Millisecond}, nil
 }
 
+func (w *fakeWorker) Steps(ctx context.Context, steps []worker.Step, done func(int, worker.StepResult, error)) {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for i, s := range steps {
+		wg.Go(func() {
+			r, err := w.Step(ctx, s)
+			mu.Lock()
+			defer mu.Unlock()
+			done(i, r, err)
+		})
+	}
+}
+
 func (w *fakeWorker) Do(context.Context, worker.Change) (worker.Done, error) {
 	return worker.Done{}, fmt.Errorf("fake worker changes nothing")
 }

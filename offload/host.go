@@ -9,16 +9,23 @@ import (
 
 	"github.com/spillway-io/spillway/internal/proc"
 	"github.com/spillway-io/spillway/internal/psi"
+	"github.com/spillway-io/spillway/offload/tier"
 )
 
 // stepTimeout bounds one write of the worker. A step is 1 % of a cgroup, tens of milliseconds on a healthy
 // machine; one that takes seconds is hurting somebody.
 const stepTimeout = 2 * time.Second
 
+// tiersEvery is how often the tiers' own figures and those of their devices are read: a dozen small files. They are
+// needed for the net saving, which is a minute's figure, and for what the disks have written.
+const tiersEvery = 3 * time.Second
+
 // hostState is the machine's own figures; it belongs to the goroutine in Run.
 type hostState struct {
 	mem       proc.Meminfo
 	vm        proc.Vmstat
+	tiers     []tier.Tier
+	tiersAt   time.Time
 	memPSI    *psi.File // nil: PSI is off or absent, psiErr says why
 	ioPSI     *psi.File
 	psiErr    error
@@ -66,9 +73,10 @@ func (a *Agent) openHost() {
 }
 
 // sampleDisks sums what was written to the devices behind swap since each was first seen there.
-func (a *Agent) sampleDisks() {
+func (a *Agent) sampleDisks(now time.Time) {
 	devices := a.tiers.Devices()
-	if len(devices) == 0 {
+	if len(devices) == 0 && !slices.ContainsFunc(a.host.tiers, func(t tier.Tier) bool { return t.Kind == tier.KindZram }) {
+		a.sampleWear(now, nil)
 		return
 	}
 	disks, err := proc.ReadDisks(a.deps.Root)
@@ -76,7 +84,7 @@ func (a *Agent) sampleDisks() {
 		a.warnOnce("disks", "device figures unreadable", err)
 		return
 	}
-	const sector = 512
+	a.sampleWear(now, disks)
 	h := &a.host
 	var sum int64
 	for _, d := range disks {
@@ -119,10 +127,14 @@ func (a *Agent) sampleHost(now time.Time, period time.Duration) error {
 	if err := a.reader.Vmstat(&h.vm); err != nil {
 		return fmt.Errorf("offload: vmstat: %w", err)
 	}
-	if err := a.tiers.Refresh(); err != nil {
-		a.warnOnce("tiers", "tiers unreadable", err)
+	if period == 0 || now.Sub(h.tiersAt) >= tiersEvery {
+		if err := a.tiers.Refresh(); err != nil {
+			a.warnOnce("tiers", "tiers unreadable", err)
+		}
+		h.tiers, h.tiersAt = a.tiers.Tiers(), now
+		a.sampleBalance()
+		a.sampleDisks(now)
 	}
-	a.sampleDisks()
 	h.noSwap = h.mem.SwapTotal == 0
 	used := h.mem.SwapTotal - h.mem.SwapFree
 	h.swapFull = !h.noSwap && float64(used) > a.cfg.Stop.SwapUsed*float64(h.mem.SwapTotal)
@@ -161,14 +173,12 @@ func (a *Agent) samplePressure(now time.Time, period time.Duration) {
 // braked says whether the host-wide brake is on.
 func (h *hostState) braked() bool { return time.Now().Before(h.until) }
 
-// stepContext is the context for the next step: the brake ends it, and so does stepTimeout.
-func (h *hostState) stepContext(ctx context.Context) context.Context {
+// stepContext is the context for the next steps: the brake ends it, and so does stepTimeout.
+func (h *hostState) stepContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	if h.steps == nil || h.steps.Err() != nil {
 		h.steps, h.stop = context.WithCancel(ctx)
 	}
-	c, cancel := context.WithTimeout(h.steps, stepTimeout)
-	context.AfterFunc(c, cancel)
-	return c
+	return context.WithTimeout(h.steps, stepTimeout)
 }
 
 // stopUntil pulls the brake: steps in flight are interrupted and none is begun before until.

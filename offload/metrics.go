@@ -35,6 +35,8 @@ var (
 	descDecisions = desc("decisions_total", "Decisions by class and reason.", "class", "reason")
 	descPaused    = desc("paused", "1 while the host-wide brake is on.")
 	descCPU       = desc("self_cpu_ratio", "Cores the daemon and its worker use.", "process")
+	descPSIShare  = desc("psi_share_ratio", "Share of the time that refaults cost which the kernel counts as memory pressure, as measured.")
+	descPoor      = desc("incompressible_cgroups", "Managed cgroups whose pages do not shrink and are kept out of compressed pools.")
 	descRSS       = desc("self_resident_bytes", "Largest resident size of the daemon.")
 )
 
@@ -42,10 +44,12 @@ var (
 func (*collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descUsage, descSwapped, descSaving, descRefaults, descPressure, descHost, descPool, descStored, descTier,
-		descLatency, descWritten, descTaken, descDecisions, descPaused, descCPU, descRSS,
+		descLatency, descWritten, descTaken, descDecisions, descPaused, descCPU, descRSS, descPSIShare, descPoor,
 	} {
 		ch <- d
 	}
+	describeSLO(ch)
+	describeWear(ch)
 }
 
 // Collect implements prometheus.Collector.
@@ -61,21 +65,35 @@ func (a *Agent) collect(ch chan<- prometheus.Metric) {
 	// Nothing is sent while the lock is held: a slow scraper must not hold up the agent.
 	st, rows := a.Status(), a.Cgroups()
 	taken, counts := a.totals()
+	poor := 0
 	for _, row := range rows {
 		if !row.Managed {
 			continue
 		}
 		name, k := label(row.Path), row.Class
+		if row.Incompressible {
+			poor++
+		}
 		gauge(descUsage, float64(row.Usage), name, k)
 		gauge(descSaving, float64(row.Saving), name, k)
 		gauge(descRefaults, row.Refaults, name, k)
 		for tier, n := range row.Offloaded {
 			gauge(descSwapped, float64(n), name, k, label(tier))
 		}
+		if row.SLO != nil {
+			collectSLO(ch, row.SLO, name, k)
+		}
+		if row.Written > 0 {
+			counter(descOwnWritten, float64(row.Written), name, k)
+		}
 		if row.PSI {
 			gauge(descPressure, row.MemSome, name, k, "memory")
 			gauge(descPressure, row.IOSome, name, k, "io")
 		}
+	}
+	gauge(descPoor, float64(poor))
+	if st.PSIShare != nil {
+		gauge(descPSIShare, *st.PSIShare)
 	}
 	gauge(descHost, float64(st.Host.SavingNet))
 	gauge(descPool, float64(st.Host.PoolBytes))
@@ -88,6 +106,7 @@ func (a *Agent) collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	counter(descWritten, float64(st.Host.DiskWritten))
+	collectWear(ch, st.Endurance)
 	counter(descTaken, float64(taken))
 	for k, n := range counts {
 		counter(descDecisions, float64(n), k.class, k.reason)

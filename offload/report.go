@@ -30,6 +30,7 @@ type view struct {
 	paused       string
 	pausedUntil  time.Time
 	host         admin.Host
+	wear         *admin.Endurance // nil: switched off; never changed, only replaced
 	tiers        []admin.Tier
 	points       []admin.Point // ring
 	nextPoint    int
@@ -147,11 +148,17 @@ func (a *Agent) Status() admin.Status {
 	}
 	for _, t := range v.order {
 		if t.managed {
+			if t.row.slo != nil {
+				s.SLO = append(s.SLO, *t.row.slo)
+			}
 			s.Managed++
 		} else {
 			s.Observed++
 		}
 	}
+	s.PSIShare, s.PSIShareWhy = a.psiShare()
+	s.Can, s.Cannot = slices.Clone(a.balance.can), slices.Clone(a.balance.cannot)
+	s.Endurance = v.wear
 	s.Will, s.Wont = a.intentLocked()
 	s.Advice = a.adviceLocked()
 	return s
@@ -199,6 +206,7 @@ func (a *Agent) intentLocked() (will, wont []string) {
 		}
 		wont = append(wont, "use pressure: "+reason+"; refault cost and available memory are the brakes")
 	}
+	will, wont = a.steeringLocked(will, wont)
 	will = append(will, "observe every cgroup")
 	wont = append(wont, "touch cgroups outside the roots, its own cgroup ("+a.self+"), or a setting it did not make")
 	for _, r := range v.missingRoots {
@@ -307,6 +315,7 @@ func (a *Agent) Explain(path string) (admin.Explanation, error) {
 		Params: map[string]float64{
 			"ratio": p.Ratio, "max_step": p.MaxStep, "mem_pressure": p.MemPressure, "io_pressure": p.IOPressure,
 			"refault_cost": p.RefaultCost, "hold_periods": float64(p.Hold), "floor_bytes": float64(t.row.floor),
+			"promotion": p.Promotion, "percentile": p.Percentile, "warmup_seconds": p.Warmup.Seconds(),
 		},
 	}, nil
 }

@@ -7,10 +7,21 @@ import (
 	"github.com/spillway-io/spillway/internal/admin"
 	"github.com/spillway-io/spillway/internal/cgroup"
 	"github.com/spillway-io/spillway/internal/worker"
+	"github.com/spillway-io/spillway/offload/rightsize"
 )
 
-// kept is how many decisions each managed cgroup remembers: two minutes of one-second periods.
+// kept is how many decisions a managed cgroup remembers: two minutes of one-second periods.
 const kept = 128
+
+// keptAll bounds the decisions that all cgroups remember together, about 20 MiB: a node with thousands remembers fewer
+// of each, but never under keptLeast.
+const (
+	keptAll   = 200 * kept
+	keptLeast = 8
+)
+
+// memory is how many decisions each of n managed cgroups remembers.
+func memory(n int) int { return min(kept, max(keptLeast, keptAll/max(n, 1))) }
 
 // row is what the admin API shows of one target; guarded by Agent.mu.
 type row struct {
@@ -27,7 +38,14 @@ type row struct {
 	faults    float64
 	offloaded map[string]int64
 	saving    saving
-	cold      int64 // estimate for observed cgroups
+	cold      int64      // estimate for observed cgroups
+	slo       *admin.SLO // nil: no signal for it; never changed, only replaced
+	mix       string
+	poor      bool
+	written   int64              // to drives, its share of what swapping wrote
+	sizes     *rightsize.History // nil: never managed
+	safe      int64              // the law's safe size, 0 without
+	uncharged int64              // bytes of its pages in a pool that is charged to nobody
 
 	decisions []admin.Decision // ring
 	next      int
@@ -53,23 +71,24 @@ func (r *row) setObserved(s cgroup.Stat) {
 // release forgets what only a managed cgroup has.
 func (r *row) release() {
 	r.psi, r.psiWhy = false, "not read while only observed"
-	r.offloaded, r.floor = nil, 0
+	r.offloaded, r.floor, r.mix, r.poor, r.slo = nil, 0, "", false, nil
 	r.memSome, r.ioSome, r.refaults, r.faults = 0, 0, 0, 0
+	r.sizes, r.safe, r.uncharged = nil, 0, 0
 	r.saving.reset()
 }
 
-// push adds a decision and marks it pending if it asked for a step.
-func (r *row) push(d admin.Decision) {
+// push adds a decision and marks it pending if it asked for a step. size is how many are remembered, if this is the first.
+func (r *row) push(d admin.Decision, size int) {
 	if r.decisions == nil {
-		r.decisions = make([]admin.Decision, 0, kept)
+		r.decisions = make([]admin.Decision, 0, size)
 	}
-	if len(r.decisions) < kept {
+	if len(r.decisions) < cap(r.decisions) {
 		r.decisions = append(r.decisions, d)
 	} else {
-		r.decisions[r.next%kept] = d
+		r.decisions[r.next%cap(r.decisions)] = d
 	}
 	if d.Step > 0 {
-		r.pending = r.next%kept + 1
+		r.pending = r.next%cap(r.decisions) + 1
 		r.fileAt = r.stat.File
 	}
 	r.next++
@@ -95,7 +114,7 @@ func (r *row) newest(n int) []admin.Decision {
 	n = min(n, len(r.decisions))
 	out := make([]admin.Decision, 0, n)
 	for i := 1; i <= n; i++ {
-		out = append(out, r.decisions[(r.next-i)%kept])
+		out = append(out, r.decisions[(r.next-i)%cap(r.decisions)])
 	}
 	return out
 }
@@ -108,9 +127,10 @@ func (t *target) cgroup(now time.Time) admin.Cgroup {
 		Usage: r.stat.Usage, Peak: r.peak, Floor: r.floor, Anon: r.stat.Anon, File: r.stat.File,
 		Offloaded: maps.Clone(r.offloaded), PSI: r.psi, PSIWhy: r.psiWhy,
 		MemSome: r.memSome, IOSome: r.ioSome, Refaults: r.refaults, Faults: r.faults,
+		Mix: r.mix, Incompressible: r.poor, Written: r.written,
 	}
 	if t.managed {
-		c.Saving = r.saving.sustained(now)
+		c.Saving, c.SLO = r.saving.sustained(now), r.slo
 	}
 	if r.psi {
 		c.PSIWhy = ""

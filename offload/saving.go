@@ -86,7 +86,7 @@ func (s *saving) sustained(now time.Time) int64 {
 // and for zram, it is charged to nobody and shared out by the bytes stored.
 func (a *Agent) poolShare(t *target, split map[string]int64) int64 {
 	var sum int64
-	for _, tr := range a.tiers.Tiers() {
+	for _, tr := range a.host.tiers {
 		if !tr.Memory() || tr.Stored <= 0 {
 			continue
 		}

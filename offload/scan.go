@@ -47,11 +47,13 @@ func (a *Agent) scan() error {
 		seen[e.Path] = true
 		t := a.targets[e.Path]
 		if t != nil && t.inode != e.Inode {
+			a.died(t)
 			t.close()
 			t = nil
 		}
 		if t == nil {
-			t = newTarget(e)
+			t = newTarget(e, a.places)
+			a.places++
 			a.targets[e.Path] = t
 		}
 		t.leaf = e.Leaf
@@ -59,6 +61,7 @@ func (a *Agent) scan() error {
 	}
 	for p, t := range a.targets {
 		if !seen[p] {
+			a.died(t)
 			t.close()
 			delete(a.targets, p)
 			a.forget(p)
@@ -115,10 +118,14 @@ func (a *Agent) assign(t *target, roots []string) {
 		}
 	}
 	if !managed {
+		a.unblend(t)
 		t.close()
 	}
 	if t.class != k {
-		t.law = nil
+		t.law, t.slo = nil, nil
+	}
+	if managed {
+		a.join(t)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -22,6 +22,7 @@ type target struct {
 	leaf    bool
 	class   class.Class // written by Run under Agent.mu, like the two below
 	managed bool
+	place   int // in the order of turns
 	params  policy.Params
 
 	group           *cgroup.Group // nil unless managed
@@ -37,6 +38,7 @@ type target struct {
 	stat      cgroup.Stat
 	prev      cgroup.Stat
 	havePrev  bool
+	readAt    time.Time // when stat was read
 	inFlight  bool
 	watched   time.Duration // since this cgroup was first read
 	asked     int64         // by the step in flight, or the last one
@@ -44,12 +46,17 @@ type target struct {
 	reclaimed int64         // by the last finished step
 	idle      int           // periods since the last read, while nothing can be due
 	refreshes int           // reads of the moving figures since the last full one
+	blend     blend         // which memory its steps take
+
+	slo *learning // nil: no objective for it
+
+	wear targetWear
 
 	row row // guarded by Agent.mu
 }
 
-func newTarget(e cgroup.Entry) *target {
-	return &target{path: e.Path, inode: e.Inode, leaf: e.Leaf, psiWhy: "not looked at yet"}
+func newTarget(e cgroup.Entry, place int) *target {
+	return &target{path: e.Path, place: place, inode: e.Inode, leaf: e.Leaf, psiWhy: "not looked at yet"}
 }
 
 func (t *target) close() {
@@ -58,7 +65,7 @@ func (t *target) close() {
 		t.group = nil
 	}
 	t.closePSI("not managed")
-	t.law, t.havePrev, t.watched = nil, false, 0
+	t.law, t.havePrev, t.watched, t.slo = nil, false, 0, nil
 }
 
 func (t *target) closePSI(why string) {
@@ -71,17 +78,13 @@ func (t *target) closePSI(why string) {
 	t.psiDir, t.psiWhy, t.havePrevPSI = "", why, false
 }
 
-// idleReads is how many periods an idle cgroup at its floor is watched by its usage alone before the
-// statistics are read again: most of 200 cgroups on a node are small and still.
+// idleReads is how many periods in a row a cgroup is not read while no step can be due, so that nothing needs a brake:
+// while it is idle at its floor, watched by its usage alone, and while it pays back what a step took too much. Most of
+// 200 cgroups on a node are small; the steps from such a one are far smaller than a folio.
 const idleReads = 10
 
-// payingReads is how many periods in a row a cgroup is not read while it pays back what a step took too much: no
-// step can be due, so nothing needs a brake. It is what makes hundreds of small cgroups cheap, whose steps are
-// far smaller than a folio.
-const payingReads = 3
-
-// decide samples t, asks its law and, if the answer is a step, hands it to the worker.
-func (a *Agent) decide(ctx context.Context, t *target, now time.Time, period time.Duration) {
+// decide samples t, asks its law and, if the answer is a step, adds it to the batch.
+func (a *Agent) decide(t *target, now time.Time, period time.Duration) {
 	floor := a.floor(t)
 	if t.havePrev && t.prev.Usage <= floor && t.idle < idleReads && !t.inFlight {
 		if u, err := t.group.Usage(); err == nil && u <= floor {
@@ -92,7 +95,7 @@ func (a *Agent) decide(ctx context.Context, t *target, now time.Time, period tim
 			return
 		}
 	}
-	if t.havePrev && !t.inFlight && t.asked > 0 && t.debt >= t.asked && t.idle < payingReads {
+	if t.havePrev && !t.inFlight && t.asked > 0 && t.debt >= t.asked && t.idle < idleReads {
 		t.debt -= t.asked
 		t.idle++
 		a.mu.Lock()
@@ -100,8 +103,11 @@ func (a *Agent) decide(ctx context.Context, t *target, now time.Time, period tim
 		a.mu.Unlock()
 		return
 	}
-	elapsed := period * time.Duration(1+t.idle) // counters accumulated over the skipped periods too
-	t.idle = 0
+	elapsed := period
+	if t.havePrev {
+		elapsed = now.Sub(t.readAt) // what was counted since then, over skipped periods too
+	}
+	t.idle, t.readAt = 0, now
 	if err := t.read(); err != nil {
 		if !errors.Is(err, cgroup.ErrGone) {
 			a.warnOnce("stat "+t.path, "cgroup statistics unreadable", err)
@@ -116,7 +122,7 @@ func (a *Agent) decide(ctx context.Context, t *target, now time.Time, period tim
 		return
 	}
 	if t.law == nil {
-		law, err := policy.New(a.cfg.Law, t.params)
+		law, err := a.deps.NewLaw(a.cfg.Law, t.params)
 		if err != nil { // Config.check refuses unknown laws
 			a.warnOnce("law", "law unusable", err)
 			return
@@ -139,19 +145,45 @@ func (a *Agent) decide(ctx context.Context, t *target, now time.Time, period tim
 	if s.Usage-s.Floor < grain {
 		seen.Floor = s.Usage
 	}
+	seen.WritePrice = a.writePrice(t, now)
+	t.slo.advise(&seen)
 	d := t.law.Decide(seen)
+	t.slo.withhold(&d)
 	t.reclaimed = 0
 	t.repay(&d)
+	choice := a.blend(t, s, &d)
+	choice = a.spend(t, now, choice, &d)
 	a.record(t, now, elapsed, s, &d)
 	if d.Step <= 0 || a.cfg.DryRun || a.deps.Worker == nil {
 		return
 	}
 	t.inFlight, t.asked = true, d.Step
-	req := worker.Step{Cgroup: t.path, Inode: t.inode, Bytes: d.Step, Floor: s.Floor}
-	stepCtx := a.host.stepContext(ctx)
+	a.batch.targets = append(a.batch.targets, t)
+	a.batch.steps = append(a.batch.steps, worker.Step{Cgroup: t.path, Inode: t.inode, Bytes: d.Step, Floor: s.Floor, Swappiness: choice})
+}
+
+// batch is the steps decided in one tick; they go to the worker together.
+type batch struct {
+	targets []*target
+	steps   []worker.Step
+}
+
+// send hands the tick's steps to the worker.
+func (a *Agent) send(ctx context.Context) {
+	b := a.batch
+	a.batch = batch{}
+	if len(b.steps) == 0 {
+		return
+	}
+	for _, t := range b.targets {
+		t.blend.alone = len(b.targets) == 1
+	}
+	ctx, cancel := a.host.stepContext(ctx)
 	a.steps.Go(func() {
-		res, err := a.deps.Worker.Step(stepCtx, req)
-		a.results <- stepDone{t: t, res: res, err: err}
+		defer cancel()
+		a.deps.Worker.Steps(ctx, b.steps, func(i int, res worker.StepResult, err error) {
+			a.results <- stepDone{t: b.targets[i], res: res, err: err, choice: b.steps[i].Swappiness}
+		})
 	})
 }
 
@@ -194,7 +226,7 @@ func (a *Agent) sample(t *target, period time.Duration) (policy.Sample, bool) {
 		SwapFull: a.host.swapFull, HostPressure: a.host.braked(), Reclaimed: t.reclaimed,
 		Anon: t.stat.Anon, File: t.stat.File, Shmem: t.stat.Shmem, Mapped: t.stat.Mapped,
 		InactiveAnon: t.stat.InactiveAnon, InactiveFile: t.stat.InactiveFile,
-		SwapFree: a.swapFree(t), Age: t.watched,
+		SwapFree: a.swapFree(t), Age: t.watched, Heat: a.heat.of(t.path, t.inode),
 	}
 	if first, ok := a.tiers.Primary(); ok {
 		s.CostAnon = first.Measured.P50
@@ -215,7 +247,7 @@ func (a *Agent) readPressure(t *target, s *policy.Sample) {
 	if t.memPSI == nil {
 		return
 	}
-	mostMem, mostIO, known := a.host.calm.most()
+	mostMem, mostIO, known := a.host.calm.most(s.Period)
 	if known && t.havePrevPSI && share(mostMem, s.Period) < negligible*t.params.MemPressure && share(mostIO, s.Period) < negligible*t.params.IOPressure {
 		s.PSI, t.psiSkipped = true, true
 		return
@@ -260,18 +292,22 @@ func (a *Agent) swapFree(t *target) int64 {
 }
 
 type stepDone struct {
-	t   *target
-	res worker.StepResult
-	err error
+	t      *target
+	res    worker.StepResult
+	err    error
+	choice cgroup.Swappiness // that was asked for
 }
 
 // finish notes what came of a step.
 func (a *Agent) finish(d stepDone) {
 	t := d.t
 	t.inFlight = false
+	a.spent(t)
 	taken := max(d.res.Before-d.res.After, 0)
 	t.reclaimed = taken
 	t.debt += max(taken-t.asked, 0)
+	t.slo.took(taken)
+	a.blended(t, d)
 	a.mu.Lock()
 	if dec, ok := t.row.finish(d.res, taken, d.err); ok {
 		a.view.settle(t.row.recent, dec)
@@ -294,6 +330,9 @@ func (a *Agent) drainSteps() {
 		case d := <-a.results:
 			a.finish(d)
 		case <-idle:
+			for len(a.results) > 0 {
+				a.finish(<-a.results)
+			}
 			return
 		}
 	}
@@ -307,10 +346,12 @@ func (a *Agent) record(t *target, now time.Time, period time.Duration, s policy.
 	}
 	split := a.tiers.Split(t.stat.Swap, t.stat.Zswapped, a.h.Mode == cgroup.V2)
 	pool := a.poolShare(t, split)
+	a.noteOut(t)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	r := &t.row
 	r.stat, r.floor, r.psiWhy = t.stat, s.Floor, t.psiWhy
+	r.mix, r.poor = t.blend.say, t.blend.poor
 	if t.memPSI != nil {
 		r.psiWhy = "not seen for a whole period yet"
 	}
@@ -333,9 +374,10 @@ func (a *Agent) record(t *target, now time.Time, period time.Duration, s policy.
 			Time: now, Cgroup: t.path, Class: string(t.class), Law: t.law.Name(), Usage: s.Usage, Step: d.Step,
 			Reason: string(d.Reason), Signal: d.Signal, Detail: d.Detail, Inputs: inputs(d.Inputs),
 		}
-		r.push(dec)
+		r.push(dec, memory(a.managed))
 		r.recent = a.view.count(dec)
 	}
+	a.noteSizeLocked(t, period, s, d, pool)
 	t.prev, t.havePrev = t.stat, true
 }
 

@@ -151,6 +151,7 @@ func TestExampleAlternativesLoad(t *testing.T) {
 		{"  roots: []\n  # roots: [", "  roots: ["},
 		{"  classes: []\n  # classes:\n  #   - match: /kubepods/**/log-agent*\n  #     class: tax\n  #   - match: /batch/**\n  #     class: throughput\n",
 			"  classes:\n    - match: /kubepods/**/log-agent*\n      class: tax\n    - match: /batch/**\n      class: throughput\n"},
+		{"  slo: []\n  # slo:\n  #   - cgroup: /system.slice/api.service\n  #     source: ", "  slo:\n    - cgroup: /system.slice/api.service\n      source: "},
 		{"  params: {}\n  # params:\n  #   throughput:", "  params:\n    throughput:"},
 		{"    # compressor:", "    compressor:"}, {"    # max_pool_percent:", "    max_pool_percent:"}, {"    # page_cluster:", "    page_cluster:"},
 		{"    # swap_file: ", "    swap_file: "}, {"    #   path:", "      path:"}, {"    #   size: 4 GiB\n    #   priority: 5", "      size: 4 GiB\n      priority: 5"},

@@ -60,7 +60,7 @@ func openNode(ctx context.Context, f upFlags, cfg fileConfig, log *slog.Logger) 
 	}
 	b := buildInfo()
 	deps := offload.Deps{
-		Root: f.sysroot, Registry: n.registry, Version: b.Version, Commit: b.Commit,
+		Root: f.sysroot, Registry: n.registry, Version: b.Version, Commit: b.Commit, StateDir: cfg.StateDir,
 		Reload: func() (offload.Config, error) {
 			fresh, err := f.settings()
 			if err == nil && fresh.Config != cfg.Config {

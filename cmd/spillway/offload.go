@@ -22,7 +22,7 @@ func (a *app) offloadCommand() *cobra.Command {
 		Short:   "Ask the daemon why it offloads what it offloads",
 		Example: "  spillway offload explain /kubepods/burstable/pod7/app\n  spillway offload decisions",
 	}
-	c.AddCommand(a.explainCommand(), a.decisionsCommand())
+	c.AddCommand(a.explainCommand(), a.decisionsCommand(), a.heatCommand(), a.recordCommand(), a.tuneCommand(), a.recommendCommand())
 	return c
 }
 
@@ -133,6 +133,7 @@ func writeExplanation(w io.Writer, e admin.Explanation) error {
 		targets = append(targets, k+" "+text)
 	}
 	rows(t, "targets", targets)
+	rows(t, "slo", sloLines(c.SLO))
 	if err := t.Write(w); err != nil {
 		return err
 	}

@@ -80,6 +80,8 @@ func writeStatus(w io.Writer, s admin.Status) error {
 	}
 	t.Row("saving", fmt.Sprintf("%v net; pools hold %v in %v", bytesize.Size(h.SavingNet), bytesize.Size(h.StoredBytes), bytesize.Size(h.PoolBytes)))
 	rows(t, "tier", tierLines(s.Tiers))
+	rows(t, "slo", sloStatus(s.SLO))
+	rows(t, "endurance", enduranceLines(s.Endurance))
 	rows(t, "will", s.Will)
 	rows(t, "will not", s.Wont)
 	rows(t, "advice", s.Advice)

@@ -14,12 +14,14 @@ func FuzzRequest(f *testing.F) {
 	for _, s := range []string{"", "limit=5", "cgroup=/a", "cgroup=%2Fa%0Ab&limit=1", "since=2026-01-02T03:04:05Z", "limit=-1", "cgroup=%ff", "a=b;c=d", "%"} {
 		f.Add("GET", "/v1/decisions", s)
 		f.Add("GET", "/v1/explain", s)
+		f.Add("GET", "/v1/heat", s)
 		f.Add("GET", "/v1/history", s)
 	}
 	f.Add("POST", "/v1/reload", "")
 	f.Add("PUT", "/v1/../v1/status", "")
 	f.Add("GET", "//v1//status", "x=\x00")
-	src := &source{cgroups: []Cgroup{{Path: "/a\xff"}, {Path: "/a"}}, history: []Point{{Time: time.Unix(1, 0)}}}
+	src := &warm{source: source{cgroups: []Cgroup{{Path: "/a\xff"}, {Path: "/a"}}, history: []Point{{Time: time.Unix(1, 0)}}}}
+	src.heat = func(cg string) (Heat, error) { return Heat{Cgroup: cg}, nil }
 	src.reload = func() error { panic("reloaded for an unknown peer") }
 	h := NewServer(src, nil, nil)
 	f.Fuzz(func(t *testing.T, method, path, query string) {

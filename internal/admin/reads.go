@@ -23,6 +23,8 @@ func Reads(src Reader, log *slog.Logger) http.Handler {
 	mux.Handle("/v1/decisions", get(a.decisions))
 	mux.Handle("/v1/history", get(a.history))
 	mux.Handle("/v1/explain", get(a.explain))
+	mux.Handle("/v1/heat", get(a.heat))
+	mux.Handle("/v1/recommend", get(a.recommend))
 	mux.HandleFunc("/", notFound)
 	return mux
 }
@@ -34,7 +36,7 @@ type reads struct {
 
 func notFound(w http.ResponseWriter, r *http.Request) {
 	WriteError(w, errkind.Hint(errkind.New(errkind.NotFound, "admin: no such page: %s", r.URL.Path),
-		"there are /v1/status, /v1/cgroups, /v1/decisions, /v1/history, /v1/explain and /metrics"))
+		"there are /v1/status, /v1/cgroups, /v1/decisions, /v1/history, /v1/explain, /v1/heat, /v1/recommend and /metrics"))
 }
 
 // get admits GET and HEAD without a body, and turns a returned error into an answer.

@@ -25,11 +25,22 @@ type Status struct {
 	Paused     string    `json:"paused,omitempty"` // why offloading is stopped, "" when it is not
 	Dashboard  string    `json:"dashboard,omitempty"`
 	Host       Host      `json:"host"`
-	Tiers      []Tier    `json:"tiers"`
-	Managed    int       `json:"managed"`
-	Observed   int       `json:"observed"`
-	Advice     []string  `json:"advice,omitempty"` // "would save about 300 MiB; add roots: [/system.slice]"
-	Self       Self      `json:"self"`
+	// Endurance is the budget for writing to flash; missing when it is switched off.
+	Endurance *Endurance `json:"endurance,omitempty"`
+	Tiers     []Tier     `json:"tiers"`
+	Managed   int        `json:"managed"`
+	Observed  int        `json:"observed"`
+	Advice    []string   `json:"advice,omitempty"` // "would save about 300 MiB; add roots: [/system.slice]"
+	SLO       []SLO      `json:"slo,omitempty"`    // of managed cgroups with a signal
+	Self      Self       `json:"self"`
+	// PSIShare is the share of the time that refaults cost which this kernel counts as memory pressure, as the canary measured it on
+	// the tier that pages go to first; missing when unknown, which PSIShareWhy then explains.
+	PSIShare    *float64 `json:"psi_share,omitempty"`
+	PSIShareWhy string   `json:"psi_share_why,omitempty"`
+	// Can and Cannot say what can be steered on this kernel, as the ends of "it can …" and "it cannot …"; Will and Wont have the
+	// same as "be able to …".
+	Can    []string `json:"can,omitempty"`
+	Cannot []string `json:"cannot,omitempty"`
 }
 
 // Self is what the daemon costs. CPU is a share of one core over the last minute, in [0,∞).
@@ -91,6 +102,12 @@ type Cgroup struct {
 	Refaults  float64          `json:"refaults_per_s"`
 	Faults    float64          `json:"major_faults_per_s"`
 	Last      *Decision        `json:"last_decision,omitempty"`
+	SLO       *SLO             `json:"slo,omitempty"` // nil: no signal, the targets of the class
+	// Mix says how the last step was balanced between file cache and anonymous memory. Incompressible pages are kept out of
+	// compressed pools.
+	Mix            string `json:"mix,omitempty"`
+	Incompressible bool   `json:"incompressible,omitempty"`
+	Written        int64  `json:"written_bytes,omitempty"` // to drives, its share of what swapping wrote since it is watched
 }
 
 // Decision is one automatic decision with what led to it and what came of it.

@@ -25,7 +25,7 @@ var all = flag.Bool("guest.all", false, "also boot the kernels that an ordinary 
 // required packages have privileged tests; optional ones are taken along once they have tests.
 var (
 	required = []string{"internal/cgroup", "internal/psi", "internal/swap", "internal/worker"}
-	optional = []string{"offload", "offload/tier"}
+	optional = []string{"offload", "offload/tier", "offload/track"}
 	// bare lists those whose tests make swap of their own and are skipped where some is on already.
 	bare = []string{"internal/swap", "internal/worker", "offload/tier"}
 )

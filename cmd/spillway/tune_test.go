@@ -1,0 +1,17 @@
+package main
+
+import (
+	"testing"
+	"time"
+)
+
+func TestShortDurations(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", 10 * time.Second: "10s", time.Minute: "1m", 10*time.Minute + 30*time.Second: "10m30s", 2 * time.Hour: "2h0m",
+		1400 * time.Millisecond: "1s",
+	} {
+		if got := short(d); got != want {
+			t.Errorf("%v became %q, want %q", d, got, want)
+		}
+	}
+}
