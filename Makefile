@@ -24,10 +24,13 @@ demo: build
 	@bin/spillway demo offload --results bench/out/demo.json $(DEMOFLAGS)
 
 # Five demo runs and the other figures of docs/bench/offload.md, about 40 minutes. QUICK=1: 6 minutes, without G2.
-# GOAL=G2 runs one goal, LONG=1 gives G2 three pairs of blocks instead of one.
+# GOAL=G2 runs one goal, LONG=1 gives G2 three pairs of blocks instead of one. GOAL=W runs the workloads too, about
+# 45 minutes more; GOAL=W.nginx one of them, GOAL=W.redis one server under every law, LAW=tmo the others under that law.
 bench-offload: build
 	@deploy/apt.sh "the demo's two redis twins" redis-server=redis-server
-	cd bench && $(GO) run ./offload -spillway ../bin/spillway -out out/offload.json $(if $(QUICK),-quick) $(if $(LONG),-long) $(if $(GOAL),-goal $(GOAL))
+	@$(if $(filter W W.%,$(GOAL)),deploy/apt.sh "the benchmark's other servers; without one its workload is left out" \
+		memcached=memcached nginx=nginx /usr/lib/postgresql/15/bin/postgres=postgresql-15)
+	cd bench && $(GO) run ./offload -spillway ../bin/spillway -out out/offload.json $(if $(QUICK),-quick) $(if $(LONG),-long) $(if $(GOAL),-goal $(GOAL)) $(if $(LAW),-law $(LAW))
 
 # The daemon on cgroups that come and go, killed and started again; make test does three minutes of it.
 soak:

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spillway-io/spillway/internal/testkit/herd"
 )
 
 // cost measures what the daemon costs at 200 managed cgroups and a period of one second: processor time of
@@ -14,75 +16,108 @@ import (
 // it cold, so that the daemon samples, decides and takes steps for all of them during the measurement.
 func (b *bench) cost(ctx context.Context) (map[string]Goal, error) {
 	const cgroups = 200
-	runs, window := 5, 20*time.Second
-	if b.quick {
-		runs, window = 2, 10*time.Second
-	}
 	t, err := plant(ctx, cgroups, 24, 10)
 	if err != nil {
 		return nil, err
 	}
 	defer t.Close()
-	dir, err := os.MkdirTemp("/var/tmp", "spillway-bench-")
+	m, err := b.watch(ctx, t, cgroups, "4MiB")
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
-	d, err := b.up(ctx, t, dir, swapTiers(dir, "6GiB"))
+	g := goal("daemon at 200 cgroups and 1 s period", "% of one core", "<= 1.5", m.daemon, atMost(1.5))
+	w := goal("its worker meanwhile (kernel reclaim included)", "% of one core", "reported", m.worker, func(float64) bool { return true })
+	g.Extra = map[string]float64{"worker_percent": w.Value, "recent_decisions": float64(m.decisions)}
+	return map[string]Goal{
+		"G3":  g,
+		"G3b": goal("daemon's resident memory", "MiB", "<= 40", m.rss, atMost(40)),
+		"G3c": w,
+	}, nil
+}
+
+// crowd measures the same at 2,000 cgroups of 4 MiB, which get a turn every fifth second each.
+func (b *bench) crowd(ctx context.Context) (map[string]Goal, error) {
+	const cgroups = 2000
+	t, err := herd.New("bench")
 	if err != nil {
 		return nil, err
+	}
+	defer t.Close()
+	if err := t.AddCrowd(ctx, cgroups, 4); err != nil {
+		return nil, err
+	}
+	m, err := b.watch(ctx, t, cgroups, "1MiB")
+	if err != nil {
+		return nil, err
+	}
+	g := goal("daemon at 2,000 cgroups and 1 s period", "% of one core", "<= 5", m.daemon, atMost(5))
+	g.Extra = map[string]float64{"recent_decisions": float64(m.decisions), "rss_mib": goal("", "", "", m.rss, atMost(0)).Value}
+	return map[string]Goal{"G10": g}, nil
+}
+
+// costs are the windows of one measurement: per cent of a core, MiB.
+type costs struct {
+	daemon, worker, rss []float64
+	decisions           int
+}
+
+// watch starts the daemon on t and measures it from ten seconds after its start.
+func (b *bench) watch(ctx context.Context, t *herd.Herd, cgroups int, floor string) (m costs, err error) {
+	runs, window := 5, 20*time.Second
+	if b.quick {
+		runs, window = 2, 10*time.Second
+	}
+	dir, err := os.MkdirTemp("/var/tmp", "spillway-bench-")
+	if err != nil {
+		return m, err
+	}
+	defer os.RemoveAll(dir)
+	d, err := b.up(ctx, t, dir, "  floor: "+floor+"\n"+swapTiers(dir, "6GiB"))
+	if err != nil {
+		return m, err
 	}
 	defer d.stop()
 	st, err := d.client.Status(ctx)
 	if err != nil {
-		return nil, err
+		return m, err
 	}
 	if st.Managed != cgroups {
-		return nil, fmt.Errorf("the daemon manages %d cgroups, not %d", st.Managed, cgroups)
+		return m, fmt.Errorf("the daemon manages %d cgroups, not %d", st.Managed, cgroups)
 	}
 	worker, err := childOf(d.cmd.Process.Pid)
 	if err != nil {
-		return nil, err
+		return m, err
 	}
 	select { // the canary and the first scan are start-up cost
 	case <-time.After(10 * time.Second):
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return m, context.Cause(ctx)
 	}
-	var daemonCPU, workerCPU, rss []float64
 	for range runs {
 		before, err := costOf(d.cmd.Process.Pid, worker)
 		if err != nil {
-			return nil, err
+			return m, err
 		}
 		at := time.Now()
 		select {
 		case <-time.After(window):
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return m, context.Cause(ctx)
 		}
 		secs := time.Since(at).Seconds()
 		after, err := costOf(d.cmd.Process.Pid, worker)
 		if err != nil {
-			return nil, err
+			return m, err
 		}
-		daemonCPU = append(daemonCPU, 100*(after.daemon-before.daemon).Seconds()/secs)
-		workerCPU = append(workerCPU, 100*(after.worker-before.worker).Seconds()/secs)
-		rss = append(rss, float64(after.rss)/(1<<20))
-		fmt.Printf("  daemon %.2f %%, worker %.2f %% of one core, %.1f MiB\n", daemonCPU[len(daemonCPU)-1], workerCPU[len(workerCPU)-1], rss[len(rss)-1])
+		m.daemon = append(m.daemon, 100*(after.daemon-before.daemon).Seconds()/secs)
+		m.worker = append(m.worker, 100*(after.worker-before.worker).Seconds()/secs)
+		m.rss = append(m.rss, float64(after.rss)/(1<<20))
+		last := len(m.rss) - 1
+		fmt.Printf("  daemon %.2f %%, worker %.2f %% of one core, %.1f MiB\n", m.daemon[last], m.worker[last], m.rss[last])
 	}
-	steps, err := d.client.Decisions(ctx, "", 512)
-	if err != nil {
-		return nil, err
-	}
-	g := goal("daemon at 200 cgroups and 1 s period", "% of one core", "<= 1.5", daemonCPU, atMost(1.5))
-	w := goal("its worker meanwhile (kernel reclaim included)", "% of one core", "reported", workerCPU, func(float64) bool { return true })
-	g.Extra = map[string]float64{"worker_percent": w.Value, "recent_decisions": float64(len(steps))}
-	return map[string]Goal{
-		"G3":  g,
-		"G3b": goal("daemon's resident memory", "MiB", "<= 40", rss, atMost(40)),
-		"G3c": w,
-	}, nil
+	recent, err := d.client.Decisions(ctx, "", 512)
+	m.decisions = len(recent)
+	return m, err
 }
 
 // swapTiers asks the daemon for a swap file with zswap in front.

@@ -73,7 +73,7 @@ func maxOf(v []float64) (m float64) {
 }
 
 func (b *bench) killOnce(ctx context.Context, t *herd.Herd, dir string, before map[string]string, both bool, after time.Duration) (back time.Duration, left []string, err error) {
-	d, err := b.up(ctx, t, dir, swapTiers(dir, "512MiB"))
+	d, err := b.up(ctx, t, dir, "  floor: 4MiB\n"+swapTiers(dir, "512MiB"))
 	if err != nil {
 		return 0, nil, err
 	}

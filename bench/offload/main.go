@@ -16,6 +16,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/spillway-io/spillway/bench/workloads"
 	"github.com/spillway-io/spillway/internal/testkit/herd"
 )
 
@@ -52,10 +53,19 @@ type bench struct {
 	quick bool
 	long  bool
 	out   string
+	docs  string // where charts go
+	law   string // of the workloads
+}
+
+// goalRun measures one goal and those that come with it.
+type goalRun struct {
+	name string
+	run  func(context.Context) (map[string]Goal, error)
 }
 
 func main() {
 	herd.Main()
+	workloads.Main()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx); err != nil {
@@ -69,29 +79,31 @@ func run(ctx context.Context) error {
 	out := flag.String("out", "out/offload.json", "where the report goes; goals already there for this commit are kept")
 	quick := flag.Bool("quick", false, "fewer repetitions, at most six minutes")
 	long := flag.Bool("long", false, "three pairs of blocks for G2 instead of one: half an hour more")
-	only := flag.String("goal", "", "run this goal alone, for example G3")
+	only := flag.String("goal", "", "run this goal alone, for example G3; W is all workloads, W.redis one server under every law")
+	docs := flag.String("docs", "../docs/bench", "the folder that charts are written to")
+	law := flag.String("law", "composite", "the law of the workloads; other names than the default are added to their goals")
 	flag.Parse()
-	if os.Geteuid() != 0 {
+	if os.Geteuid() != 0 && *only != "SIM" {
 		return fmt.Errorf("needs root: cgroups, swap and zswap are changed (through the daemon) and restored")
 	}
 	abs, err := filepath.Abs(*exe)
 	if err != nil {
 		return err
 	}
-	b := &bench{exe: abs, quick: *quick, long: *long, out: *out}
-	rep := b.load()
-	goals := []struct {
-		name string
-		run  func(context.Context) (map[string]Goal, error)
-	}{
-		{"G1", b.demo}, {"G2", b.stalls}, {"G3", b.cost}, {"G4", b.kills},
+	b := &bench{exe: abs, quick: *quick, long: *long, out: *out, docs: *docs, law: *law}
+	if !slices.Contains(lawNames(), *law) {
+		return fmt.Errorf("no law is called %q; use one of %q", *law, lawNames())
 	}
+	rep := b.load()
+	goals := append([]goalRun{
+		{"G1", b.demo}, {"G2", b.stalls}, {"G3", b.cost}, {"G4", b.kills}, {"G10", b.crowd}, {"SIM", b.sim},
+	}, b.twinGoals()...)
 	failed := 0
 	for _, g := range goals {
-		if *only != "" && *only != g.name {
+		if !wanted(*only, g.name) {
 			continue
 		}
-		if _, done := rep.Goals[g.name]; done && *only == "" {
+		if _, done := rep.Goals[g.name]; done && *only != g.name {
 			fmt.Printf("%s: kept from an earlier run of this commit\n", g.name)
 			continue
 		}
