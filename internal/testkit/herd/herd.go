@@ -32,6 +32,9 @@ type Herd struct {
 	exe  string
 	next int
 	hogs map[string]*exec.Cmd // by cgroup path
+
+	planter *exec.Cmd // of a crowd
+	alive   *os.File  // of a crowd: its tasks end when this is closed
 }
 
 // New makes the parent cgroup, named spillway-NAME-PID.
@@ -69,40 +72,100 @@ func (d *Herd) Add(ctx context.Context, mib, hot int) (string, error) {
 		}
 	}
 	cmd := exec.Command(d.exe, append([]string{strconv.Itoa(mib), strconv.Itoa(hot)}, dirs...)...)
+	d.hogs[p] = cmd
+	if err := start(ctx, cmd); err != nil {
+		return "", fmt.Errorf("herd: hog of %s: %w", p, err)
+	}
+	return p, nil
+}
+
+// AddCrowd makes n cgroups with mib MiB each that one process left there, and an idle task in each: thousands of cgroups
+// without thousands of hogs. A herd has at most one crowd, and it comes first.
+func (d *Herd) AddCrowd(ctx context.Context, n, mib int) error {
+	if d.next > 0 {
+		return errors.New("herd: the crowd comes first")
+	}
+	// Every idle task reads the same pipe, which ends with us.
+	r, w, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("herd: %w", err)
+	}
+	defer r.Close()
+	d.alive = w
+	for d.next < n {
+		p := fmt.Sprintf("%s/job-%d", d.Root, d.next)
+		d.next++
+		idle := exec.Command("cat")
+		idle.Stdin = r
+		if err := idle.Start(); err != nil {
+			return fmt.Errorf("herd: %w", err)
+		}
+		d.hogs[p] = idle
+		for _, dir := range d.dirs(p) {
+			if err := os.Mkdir(dir, 0o755); err != nil {
+				return fmt.Errorf("herd: %w", err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(idle.Process.Pid)), 0o644); err != nil {
+				return fmt.Errorf("herd: %w", err)
+			}
+		}
+	}
+	d.planter = exec.Command(d.exe, append([]string{"crowd", strconv.Itoa(mib), strconv.Itoa(n)}, d.dirs(d.Root)...)...)
+	if err := start(ctx, d.planter); err != nil {
+		return fmt.Errorf("herd: crowd: %w", err)
+	}
+	return nil
+}
+
+// start starts a hog and waits until it holds its memory.
+func start(ctx context.Context, cmd *exec.Cmd) error {
 	cmd.Env = append(os.Environ(), hogMark+"=1")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return "", fmt.Errorf("herd: %w", err)
+		return err
 	}
 	if _, err := cmd.StdinPipe(); err != nil { // never written: its end tells the hog that we are gone
-		return "", fmt.Errorf("herd: %w", err)
+		return err
 	}
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
-		return "", fmt.Errorf("herd: %w", err)
+		return err
 	}
-	d.hogs[p] = cmd
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
 	defer stop()
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
-		return "", fmt.Errorf("herd: hog of %s did not start: %q: %w", p, line, errors.Join(err, context.Cause(ctx)))
+		return fmt.Errorf("it did not start: %q: %w", line, errors.Join(err, context.Cause(ctx)))
 	}
-	return p, nil
+	return nil
 }
 
 // Remove ends the hog of the cgroup at path and removes the cgroup.
 func (d *Herd) Remove(path string) error {
 	if c := d.hogs[path]; c != nil {
-		_ = c.Process.Kill()
-		_ = c.Wait() // killed: the error says only that
+		end(c)
 		delete(d.hogs, path)
 	}
 	return d.rmdir(path)
 }
 
+func end(c *exec.Cmd) {
+	if c.Process == nil { // never started
+		return
+	}
+	_ = c.Process.Kill()
+	_ = c.Wait() // killed: the error says only that
+}
+
 // Close ends every hog and removes every cgroup.
 func (d *Herd) Close() error {
 	var errs []error
+	if d.planter != nil {
+		end(d.planter)
+		d.planter = nil
+	}
+	if d.alive != nil {
+		d.alive.Close()
+	}
 	for p := range d.hogs {
 		errs = append(errs, d.Remove(p))
 	}
