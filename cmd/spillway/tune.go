@@ -13,6 +13,7 @@ import (
 	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
+	"github.com/spillway-io/spillway/internal/admin"
 	"github.com/spillway-io/spillway/internal/bytesize"
 	"github.com/spillway-io/spillway/internal/cli"
 	"github.com/spillway-io/spillway/internal/daemon"
@@ -183,7 +184,7 @@ func writeTuning(w io.Writer, name string, r replay.Report) error {
 	t = cli.NewTable("", ">K", ">S", ">P", ">SAVED", ">OF COLD", ">P50", ">P98", ">OVER", ">COLD START")
 	add := func(label string, x replay.Result) {
 		p := func(share float64) string { return fmt.Sprintf("%.3g%%", 100*share) }
-		t.Row(label, fmt.Sprintf("%g", x.Percentile), short(x.Warmup), p(x.Promotion), p(x.Saved), p(x.Stored), p(x.P50), p(x.P98), p(x.Over), p(x.ColdStart))
+		t.Row(label, fmt.Sprintf("%g", x.Percentile), spanText(admin.Duration(x.Warmup)), p(x.Promotion), p(x.Saved), p(x.Stored), p(x.P50), p(x.P98), p(x.Over), p(x.ColdStart))
 	}
 	add("default", r.Published)
 	near := r.Frontier // the part around the limit is what a person chooses from
@@ -208,15 +209,6 @@ func writeTuning(w io.Writer, name string, r replay.Report) error {
 }
 
 // short is a whole number of minutes as a person writes it: 45m, 2h10m.
-// short leaves out seconds of a whole minute: 10m, not 10m0s.
-func short(d time.Duration) string {
-	text := d.Round(time.Second).String()
-	if strings.HasSuffix(text, "m0s") {
-		return strings.TrimSuffix(text, "0s")
-	}
-	return text
-}
-
 // fragment is the winner as configuration. K and S are for every class; P is the target of latency, and the other
 // classes keep their multiples of the default.
 func fragment(name string, r replay.Report) string {
