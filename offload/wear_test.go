@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -56,7 +57,10 @@ func TestDeviceWritesStayWithinTheBudget(t *testing.T) {
 			w := newFakeWorker()
 			var now int
 			perSecond := make([]int64, 1800)
+			var mu sync.Mutex // steps of one tick run side by side
 			w.answer = func(_ context.Context, s worker.Step) (worker.StepResult, error) {
+				mu.Lock()
+				defer mu.Unlock()
 				if s.Swappiness != cgroup.FileOnly {
 					d.swapOut += s.Bytes
 					perSecond[now] += s.Bytes

@@ -31,7 +31,6 @@ type world struct {
 	pending []step
 	saved   *State
 	savedAt time.Duration
-	dirty   int64 // pages that the adversary dirties and evicts again
 }
 
 // step is a step that was allowed: what it will still write, and after how many observations that is done.
