@@ -54,11 +54,7 @@ func (c *Client) Heat(ctx context.Context, cgroup string) (h Heat, err error) {
 }
 
 func (a *reads) heat(w http.ResponseWriter, r *http.Request) error {
-	q, err := params(r, "cgroup")
-	if err != nil {
-		return err
-	}
-	cg, err := cgroupParam(q)
+	cg, err := oneCgroup(r)
 	if err != nil {
 		return err
 	}

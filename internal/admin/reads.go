@@ -116,12 +116,17 @@ func (a *reads) history(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (a *reads) explain(w http.ResponseWriter, r *http.Request) error {
+// oneCgroup reads the parameters of a request that takes a cgroup and nothing else; "" when it is not given.
+func oneCgroup(r *http.Request) (string, error) {
 	q, err := params(r, "cgroup")
 	if err != nil {
-		return err
+		return "", err
 	}
-	cg, err := cgroupParam(q)
+	return cgroupParam(q)
+}
+
+func (a *reads) explain(w http.ResponseWriter, r *http.Request) error {
+	cg, err := oneCgroup(r)
 	if err != nil {
 		return err
 	}

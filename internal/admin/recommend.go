@@ -70,11 +70,7 @@ type Recommender interface {
 }
 
 func (a *reads) recommend(w http.ResponseWriter, r *http.Request) error {
-	q, err := params(r, "cgroup")
-	if err != nil {
-		return err
-	}
-	cg, err := cgroupParam(q)
+	cg, err := oneCgroup(r)
 	if err != nil {
 		return err
 	}

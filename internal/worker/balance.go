@@ -184,22 +184,12 @@ func (s *server) intendBalance(h *handle, file string, old, set int64) error {
 func (m *machine) undoBalance(e journal.Entry, dry bool, o *Outcome) error {
 	o.What = fmt.Sprintf("%s of %s", e.New, e.Path)
 	o.Old = limitText(e.From)
-	if m.hErr != nil {
-		return m.hErr
-	}
-	g, err := m.h.Open(e.Path)
-	if gone(err) {
+	g, err := m.same(e)
+	if err != nil || g == nil {
 		o.Result = Nothing
-		return nil
-	}
-	if err != nil {
 		return err
 	}
 	defer g.Close()
-	if e.Inode != 0 && g.Inode() != e.Inode {
-		o.Result = Nothing
-		return nil
-	}
 	look := g.RestoreHold
 	if dry {
 		look = g.SeeHold

@@ -90,24 +90,32 @@ func (m *machine) undo(ctx context.Context, e journal.Entry, dry bool) Outcome {
 	return o
 }
 
-func (m *machine) undoLimit(e journal.Entry, dry bool, o *Outcome) error {
-	o.Old = limitText(e.From)
+// same opens the cgroup of an entry; nil when it is gone, or another now has its path.
+func (m *machine) same(e journal.Entry) (*cgroup.Group, error) {
 	if m.hErr != nil {
-		return m.hErr
+		return nil, m.hErr
 	}
 	g, err := m.h.Open(e.Path)
 	if gone(err) {
-		o.Result = Nothing
-		return nil
+		return nil, nil
 	}
 	if err != nil {
+		return nil, err
+	}
+	if e.Inode != 0 && g.Inode() != e.Inode {
+		return nil, g.Close()
+	}
+	return g, nil
+}
+
+func (m *machine) undoLimit(e journal.Entry, dry bool, o *Outcome) error {
+	o.Old = limitText(e.From)
+	g, err := m.same(e)
+	if err != nil || g == nil {
+		o.Result = Nothing
 		return err
 	}
 	defer g.Close()
-	if e.Inode != 0 && g.Inode() != e.Inode {
-		o.Result = Nothing
-		return nil
-	}
 	var st cgroup.Stat
 	if err := g.Stat(&st); err != nil {
 		if gone(err) {
