@@ -3,14 +3,13 @@ package laws
 import (
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spillway-io/spillway/internal/bytesize"
+	"github.com/spillway-io/spillway/internal/testkit/datafile"
 	"github.com/spillway-io/spillway/offload/policy"
 )
 
@@ -24,28 +23,7 @@ var update = flag.Bool("update", false, "rewrite the expectations in testdata")
 // A sample that gives no usage continues the last one: minus the last step, plus what came back. Sizes and times carry
 // their unit. Answers in a row that differ only in size are folded; explain adds the last one's sentence.
 func TestData(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no data files", err)
-	}
-	for _, f := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) {
-			src, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := (&script{t: t}).run(string(src))
-			if *update {
-				if err := os.WriteFile(f, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if got != string(src) {
-				t.Errorf("%s differs (go test ./laws -update rewrites it), got:\n%s", f, got)
-			}
-		})
-	}
+	datafile.Run(t, *update, func(t *testing.T) func(string) string { return (&script{t: t}).block })
 }
 
 // script holds what one data file has built up.
@@ -56,21 +34,10 @@ type script struct {
 	step int64
 }
 
-func (x *script) run(src string) string {
+func (x *script) block(input string) string {
 	var out strings.Builder
-	for i, block := range strings.Split(strings.TrimRight(src, "\n"), "\n\n") {
-		if i > 0 {
-			out.WriteString("\n")
-		}
-		input, _, ok := strings.Cut(block+"\n", "\n----\n")
-		out.WriteString(strings.TrimRight(input, "\n") + "\n")
-		if !ok { // a block of comments
-			continue
-		}
-		out.WriteString("----\n")
-		for line := range strings.Lines(input) {
-			x.line(&out, strings.Fields(line))
-		}
+	for line := range strings.Lines(input) {
+		x.line(&out, strings.Fields(line))
 	}
 	return out.String()
 }

@@ -3,11 +3,11 @@ package class
 import (
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/spillway-io/spillway/internal/testkit/datafile"
 )
 
 var update = flag.Bool("update", false, "rewrite the expectations in testdata")
@@ -15,29 +15,9 @@ var update = flag.Bool("update", false, "rewrite the expectations in testdata")
 // TestData runs testdata/*.txt: above ---- rules ("rule CLASS GLOB") and cgroup paths, one a line, Go-quoted where
 // they hold unprintable bytes; below what Of, Kube, Unused and DefaultRoots say about them.
 func TestData(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no data files", err)
-	}
-	for _, f := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) {
-			src, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			input, _, _ := strings.Cut(string(src), "\n----\n")
-			got := input + "\n----\n" + answer(t, input)
-			if *update {
-				if err := os.WriteFile(f, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if got != string(src) {
-				t.Errorf("%s differs (go test ./offload/class -update rewrites it); got:\n%s", f, got)
-			}
-		})
-	}
+	datafile.Run(t, *update, func(t *testing.T) func(string) string {
+		return func(input string) string { return answer(t, input) }
+	})
 }
 
 func answer(t *testing.T, input string) string {

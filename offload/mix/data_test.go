@@ -3,14 +3,13 @@ package mix
 import (
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spillway-io/spillway/internal/bytesize"
+	"github.com/spillway-io/spillway/internal/testkit/datafile"
 )
 
 var update = flag.Bool("update", false, "rewrite the expectations in testdata")
@@ -26,28 +25,7 @@ var update = flag.Bool("update", false, "rewrite the expectations in testdata")
 //
 // Choices in a row with one reason are folded: how many, and the weights from the first to the last.
 func TestData(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no data files", err)
-	}
-	for _, f := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) {
-			src, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := (&script{t: t}).run(string(src))
-			if *update {
-				if err := os.WriteFile(f, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if got != string(src) {
-				t.Errorf("%s differs (go test ./offload/mix -update rewrites it); got:\n%s", f, got)
-			}
-		})
-	}
+	datafile.Run(t, *update, func(t *testing.T) func(string) string { return (&script{t: t}).block })
 }
 
 type script struct {
@@ -81,21 +59,10 @@ func (w world) take(s *Sample, swappiness int) {
 	s.RefaultFile = uint64(w.fileBack * float64(s.TookFile) / page)
 }
 
-func (x *script) run(src string) string {
+func (x *script) block(input string) string {
 	var out strings.Builder
-	for i, block := range strings.Split(strings.TrimRight(src, "\n"), "\n\n") {
-		if i > 0 {
-			out.WriteString("\n")
-		}
-		input, _, ok := strings.Cut(block+"\n", "\n----\n")
-		out.WriteString(strings.TrimRight(input, "\n") + "\n")
-		if !ok {
-			continue
-		}
-		out.WriteString("----\n")
-		for line := range strings.Lines(input) {
-			x.line(&out, strings.Fields(line))
-		}
+	for line := range strings.Lines(input) {
+		x.line(&out, strings.Fields(line))
 	}
 	return out.String()
 }

@@ -3,14 +3,13 @@ package policy
 import (
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spillway-io/spillway/internal/bytesize"
+	"github.com/spillway-io/spillway/internal/testkit/datafile"
 	"github.com/spillway-io/spillway/offload/heat"
 )
 
@@ -28,28 +27,7 @@ var update = flag.Bool("update", false, "rewrite the expectations in testdata")
 // without promo= cannot see promotions. Answers in a
 // row that differ only in size are folded; explain adds the sentence a user would see.
 func TestData(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no data files", err)
-	}
-	for _, f := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) {
-			src, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := (&script{t: t}).run(string(src))
-			if *update {
-				if err := os.WriteFile(f, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if got != string(src) {
-				t.Errorf("%s differs (go test ./offload/policy -update rewrites it):\n%s", f, diff(string(src), got))
-			}
-		})
-	}
+	datafile.Run(t, *update, func(t *testing.T) func(string) string { return (&script{t: t}).block })
 }
 
 // script holds what one data file has built up.
@@ -59,22 +37,6 @@ type script struct {
 	last Sample
 	step int64
 	heat *heat.Reading
-}
-
-func (x *script) run(src string) string {
-	var out strings.Builder
-	for i, block := range strings.Split(strings.TrimRight(src, "\n"), "\n\n") {
-		if i > 0 {
-			out.WriteString("\n")
-		}
-		input, _, ok := strings.Cut(block+"\n", "\n----\n")
-		out.WriteString(strings.TrimRight(input, "\n") + "\n")
-		if !ok { // a block of comments
-			continue
-		}
-		out.WriteString("----\n" + x.block(input))
-	}
-	return out.String()
 }
 
 func (x *script) block(input string) string {
@@ -294,20 +256,3 @@ func (x *script) duration(v string) time.Duration {
 }
 
 // diff shows the lines that changed, which is enough for files this small.
-func diff(want, got string) string {
-	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
-	var b strings.Builder
-	for i := range max(len(w), len(g)) {
-		var a, c string
-		if i < len(w) {
-			a = w[i]
-		}
-		if i < len(g) {
-			c = g[i]
-		}
-		if a != c {
-			fmt.Fprintf(&b, "line %d\n-%s\n+%s\n", i+1, a, c)
-		}
-	}
-	return b.String()
-}
