@@ -277,7 +277,7 @@ func TestZramRoundTrip(t *testing.T) {
 	testkit.HostLock(t)
 	dir := stateDir(t)
 	c := startWorker(t, dir)
-	d, err := c.Do(t.Context(), Change{Zram: &Zram{Size: 16 * mib, Algorithm: "lzo", Priority: 9}})
+	d, err := c.Do(t.Context(), Change{Zram: &Zram{Size: 16 * mib, Priority: 9}})
 	if err != nil {
 		t.Fatal(err)
 	}

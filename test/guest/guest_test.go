@@ -38,6 +38,17 @@ func TestDebian61(t *testing.T) {
 	log(t, r)
 }
 
+func TestDebian61MGLRU(t *testing.T) {
+	if !*all {
+		t.Skip("a second boot, for the 6.1 kernel with MGLRU on, runs with: go test ./test/guest -guest.all")
+	}
+	c := config(guest.Debian61)
+	c.Zswap, c.MGLRU = true, true
+	r := guest.Run(t, c, binaries(t, "INSIDE_KERNEL=6.1.", "INSIDE_MGLRU=1")...)
+	reclaimRan(t, r)
+	log(t, r)
+}
+
 func TestDebian612(t *testing.T) {
 	if !*all {
 		t.Skip("a second boot, for the 6.12 kernel with MGLRU, runs with: go test ./test/guest -guest.all")
