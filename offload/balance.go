@@ -29,8 +29,15 @@ type balance struct {
 	pool     bool // zswap is in use
 	poolFull bool
 	disk     bool // there is a place behind or beside the pool that is no memory
+	joint    mix.Joint
+	files    tier.FileCost // zero until measured
+	poolSeen bool          // the three below are from an earlier period
+	stored   int64
+	occupied int64
+	toDisk   uint64 // pages
 
 	can, cannot []string // guarded by Agent.mu: the same for people
+	filesWhy    string   // likewise: why files is zero
 }
 
 // blend is one target's part of it.
@@ -40,12 +47,10 @@ type blend struct {
 
 	have    bool // the figures below are from an earlier period
 	swap    int64
-	zswap   int64 // of the cgroup on v2, of the host on v1
+	zswap   int64 // of the cgroup; 0 on v1
 	stored  int64 // likewise
 	taken   int64 // by which the last step made its usage fall
-	alone   bool  // no other cgroup was stepped at the same time
 	backAt  uint64
-	fileAt  uint64
 	offPool string // id of the change that keeps it out of the pool
 	say     string // what was chosen last, for the admin API; copied to row under Agent.mu
 	poor    bool
@@ -107,18 +112,52 @@ func (a *Agent) blend(t *target, s policy.Sample, d *policy.Decision) cgroup.Swa
 		return cgroup.KernelsChoice
 	}
 	c := b.mixer.Choose(m)
+	if a.h.Mode != cgroup.V2 && a.balance.joint.Waits(&b.pool) && c.Swappiness != mix.FileOnly {
+		c = a.apart(c)
+	}
 	b.say = c.Detail
 	d.Detail += "; " + c.Detail
+	if c.Reason == mix.Incompressible {
+		_, why := b.pool.Incompressible()
+		d.Detail += "; incompressible: " + why
+	}
 	if c.Swappiness == mix.FileOnly {
 		a.bound(t, d)
 	}
-	switch {
+	switch held := map[mix.Reason]policy.Reason{mix.Incompressible: policy.Incompressible, poolTurn: policy.PoolTurn}[c.Reason]; {
+	case held != "" && (d.Step == 0 || c.Swappiness != mix.FileOnly):
+		d.Step, d.Reason, d.Signal = 0, held, ""
+		return cgroup.KernelsChoice
 	case c.Swappiness == mix.KernelsChoice, m.NoSwap: // without swap there is nothing to be told
 		return cgroup.KernelsChoice
 	case c.Swappiness == mix.MaxWeight:
 		return cgroup.AnonOnly
 	}
 	return cgroup.Weight(c.Swappiness)
+}
+
+// poolTurn is the reason for leaving anonymous memory alone while the pool's growth is told apart.
+const poolTurn = mix.Reason("pool-turn")
+
+// apart turns a choice into one that sends nothing to the pool.
+func (a *Agent) apart(c mix.Choice) mix.Choice {
+	c.Reason = poolTurn
+	if a.balance.steering != mix.Deaf {
+		c.Swappiness = mix.FileOnly
+	}
+	c.Detail = "takes no anonymous memory for a few periods: the pool is charged to nobody, and one cgroup at a time is watched to see whose pages do not shrink"
+	return c
+}
+
+// settlePool has the pool's growth since the last tick split among the cgroups whose pages it may have been.
+func (a *Agent) settlePool() {
+	b, h := &a.balance, &a.host
+	if b.poolSeen && b.pool {
+		b.joint.Close(mix.Tick{Stored: h.mem.Zswapped - b.stored, Pool: h.mem.Zswap - b.occupied,
+			Disk: int64(diff(h.vm.PswpOut, b.toDisk)) * int64(4*bytesize.KiB), Mixed: b.poolFull || b.shrinker})
+	}
+	b.poolSeen = b.pool && a.h.Mode != cgroup.V2
+	b.stored, b.occupied, b.toDisk = h.mem.Zswapped, h.mem.Zswap, h.vm.PswpOut
 }
 
 // bound keeps a step for file cache within half of what there is: asking for more makes the kernel search for nothing, and the
@@ -140,46 +179,43 @@ func (a *Agent) mixSample(t *target, s policy.Sample) mix.Sample {
 	b := &t.blend
 	st := &t.stat
 	v2 := a.h.Mode == cgroup.V2
-	zswap, stored := st.Zswap, st.Zswapped
-	if !v2 {
-		zswap, stored = a.host.mem.Zswap, a.host.mem.Zswapped
-	}
 	m := mix.Sample{
 		Anon: st.Anon, File: st.File, Shmem: st.Shmem,
 		NoSwap: a.host.noSwap || s.SwapFree <= 0, SwapFull: s.SwapFull,
 		ShortLived: t.class == class.Throughput || a.balance.lives.Short(path.Dir(t.path), t.watched),
 		Steering:   a.balance.steering, OffPool: b.offPool != "",
 		CostAnon: s.CostAnon, CostFile: s.CostFile,
-		RefaultAnon: diff(st.RefaultAnon, b.backAt), RefaultFile: diff(st.RefaultFile, b.fileAt),
+		RefaultAnon: diff(st.RefaultAnon, b.backAt), RefaultFile: t.files.mixer,
 	}
+	t.files.mixer = 0
 	if first, ok := a.tiers.Primary(); ok && first.Memory() && b.offPool == "" {
 		if c := first.Compression(); c > 1 {
 			m.PoolShare = 1 / c
 		}
 	}
-	if share, ok := b.pool.Share(); ok && m.PoolShare > 0 {
+	if share, ok := b.pool.Likely(); ok && m.PoolShare > 0 {
 		m.PoolShare = share
 	}
 	if b.have {
 		grown := st.Swap - b.swap
 		charge := int64(0)
 		if v2 {
-			charge = zswap - b.zswap
+			charge = st.Zswap - b.zswap
 		}
 		m.TookAnon, m.TookFile = mix.Took(b.taken, grown, m.RefaultAnon, charge)
-		if b.taken > 0 && a.balance.pool && b.offPool == "" {
-			b.pool.Note(mix.Growth{
-				Own: v2 || b.alone, Out: m.TookAnon, Stored: stored - b.stored, Pool: zswap - b.zswap,
+		g := mix.Growth{}
+		if v2 && b.taken > 0 && a.balance.pool && b.offPool == "" {
+			g = mix.Growth{
+				Own: true, Out: min(m.TookAnon, grown), Stored: st.Zswapped - b.stored, Pool: charge,
 				Mixed: a.balance.poolFull || a.balance.shrinker,
-			}, t.watched)
-		} else {
-			b.pool.Note(mix.Growth{}, t.watched)
+			}
 		}
+		b.pool.Note(g, t.watched)
 	} else {
 		m.RefaultAnon, m.RefaultFile = 0, 0
 	}
 	b.have, b.taken = true, 0
-	b.swap, b.zswap, b.stored, b.backAt, b.fileAt = st.Swap, zswap, stored, st.RefaultAnon, st.RefaultFile
+	b.swap, b.zswap, b.stored, b.backAt = st.Swap, st.Zswap, st.Zswapped, st.RefaultAnon
 	m.Incompressible = a.judgePool(t)
 	m.OffPool = b.offPool != ""
 	return m
@@ -237,6 +273,8 @@ func (a *Agent) backToPool(t *target) {
 
 // unblend forgets what was learned about t, which is no longer managed.
 func (a *Agent) unblend(t *target) {
+	a.balance.joint.Forget(&t.blend.pool)
+	t.files = comeback{}
 	if t.blend.mixer == nil {
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/spillway-io/spillway/internal/admin"
 	"github.com/spillway-io/spillway/offload/tier"
 )
 
@@ -15,6 +16,9 @@ const settle = 4 * time.Second
 type measuring struct {
 	on bool
 	ms []tier.Measurement
+
+	file    *tier.FileCost // nil: not measured, which fileWhy explains
+	fileWhy string
 }
 
 // runCanary measures the tiers at start and every canary.every, and hands the results to Run. A failure is
@@ -34,7 +38,17 @@ func (a *Agent) runCanary(ctx context.Context, cfg Canary, out chan<- measuring)
 		if err != nil && ctx.Err() == nil {
 			a.log.Warn("canary could not measure the tiers; the law uses its seeds", "error", err)
 		}
-		if !send(ctx, out, measuring{ms: ms}) {
+		done := measuring{ms: ms}
+		file, err := tier.CanaryFile(ctx, tier.CanaryConfig{
+			Root: a.deps.Root, Hierarchy: a.h, Set: a.tiers, Worker: a.deps.Worker, Exe: a.deps.Exe, Log: a.log,
+		}, a.deps.StateDir, "/var/tmp")
+		if done.file = &file; err != nil {
+			done.file, done.fileWhy = nil, err.Error()
+			if ctx.Err() == nil {
+				a.log.Warn("canary could not measure file cache; the law uses its seed", "error", err)
+			}
+		}
+		if !send(ctx, out, done) {
 			return
 		}
 		select {
@@ -59,8 +73,29 @@ func (a *Agent) measure(m measuring, now time.Time) {
 	for _, x := range m.ms {
 		a.tiers.Record(x)
 	}
+	if m.file != nil {
+		a.tiers.RecordFile(*m.file)
+		a.balance.files = *m.file
+	}
+	if !m.on {
+		a.mu.Lock()
+		a.balance.filesWhy = m.fileWhy
+		a.mu.Unlock()
+	}
 	a.host.measuring = m.on
 	a.host.settled = now.Add(settle)
+}
+
+// fileRefaultLocked is what the canary found out about files, or why it is not known.
+//
+// +checklocks:a.mu
+func (a *Agent) fileRefaultLocked() (*admin.FileRefault, string) {
+	m := a.tiers.FileCost()
+	if m.At.IsZero() {
+		return nil, a.balance.filesWhy
+	}
+	return &admin.FileRefault{Dir: m.Dir, FileSystem: m.Type, P50: admin.Duration(m.P50), P99: admin.Duration(m.P99),
+		InOrder: admin.Duration(m.InOrder), MeasuredAt: m.At, Note: m.Note}, ""
 }
 
 // quiet says whether the canary is at work or has just been.

@@ -50,6 +50,8 @@ func (*collector) Describe(ch chan<- *prometheus.Desc) {
 	}
 	describeSLO(ch)
 	describeWear(ch)
+	ch <- descFileRefault
+	ch <- descFileInOrder
 }
 
 // Collect implements prometheus.Collector.
@@ -107,6 +109,7 @@ func (a *Agent) collect(ch chan<- prometheus.Metric) {
 	}
 	counter(descWritten, float64(st.Host.DiskWritten))
 	collectWear(ch, st.Endurance)
+	collectRefault(ch, st.FileRefault)
 	counter(descTaken, float64(taken))
 	for k, n := range counts {
 		counter(descDecisions, float64(n), k.class, k.reason)

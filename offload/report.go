@@ -157,6 +157,7 @@ func (a *Agent) Status() admin.Status {
 		}
 	}
 	s.PSIShare, s.PSIShareWhy = a.psiShare()
+	s.FileRefault, s.FileRefaultWhy = a.fileRefaultLocked()
 	s.Can, s.Cannot = slices.Clone(a.balance.can), slices.Clone(a.balance.cannot)
 	s.Endurance = v.wear
 	s.Will, s.Wont = a.intentLocked()

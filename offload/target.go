@@ -47,6 +47,7 @@ type target struct {
 	idle      int           // periods since the last read, while nothing can be due
 	refreshes int           // reads of the moving figures since the last full one
 	blend     blend         // which memory its steps take
+	files     comeback      // whose refaults its files' are
 
 	slo *learning // nil: no objective for it
 
@@ -146,8 +147,10 @@ func (a *Agent) decide(t *target, now time.Time, period time.Duration) {
 		seen.Floor = s.Usage
 	}
 	seen.WritePrice = a.writePrice(t, now)
+	seen.RefaultFile = t.files.ours
 	t.slo.advise(&seen)
 	d := t.law.Decide(seen)
+	d.Detail += t.files.strangers()
 	t.slo.withhold(&d)
 	t.reclaimed = 0
 	t.repay(&d)
@@ -170,13 +173,11 @@ type batch struct {
 
 // send hands the tick's steps to the worker.
 func (a *Agent) send(ctx context.Context) {
+	a.settlePool()
 	b := a.batch
 	a.batch = batch{}
 	if len(b.steps) == 0 {
 		return
-	}
-	for _, t := range b.targets {
-		t.blend.alone = len(b.targets) == 1
 	}
 	ctx, cancel := a.host.stepContext(ctx)
 	a.steps.Go(func() {
@@ -237,6 +238,9 @@ func (a *Agent) sample(t *target, period time.Duration) (policy.Sample, bool) {
 		s.RefaultFile = diff(t.stat.RefaultFile, t.prev.RefaultFile)
 	}
 	a.readPressure(t, &s)
+	if ok {
+		a.attribute(t, &s)
+	}
 	return s, ok
 }
 
@@ -305,6 +309,7 @@ func (a *Agent) finish(d stepDone) {
 	a.spent(t)
 	taken := max(d.res.Before-d.res.After, 0)
 	t.reclaimed = taken
+	t.files.took(taken, t.asked, d.err == nil && !d.res.Busy)
 	t.debt += max(taken-t.asked, 0)
 	t.slo.took(taken)
 	a.blended(t, d)

@@ -80,6 +80,9 @@ func writeStatus(w io.Writer, s admin.Status) error {
 	}
 	t.Row("saving", fmt.Sprintf("%v net; pools hold %v in %v", bytesize.Size(h.SavingNet), bytesize.Size(h.StoredBytes), bytesize.Size(h.PoolBytes)))
 	rows(t, "tier", tierLines(s.Tiers))
+	if l := fileLine(s); l != "" {
+		t.Row("file cache", l)
+	}
 	rows(t, "slo", sloStatus(s.SLO))
 	rows(t, "endurance", enduranceLines(s.Endurance))
 	rows(t, "will", s.Will)
@@ -135,6 +138,23 @@ func tierLines(tiers []admin.Tier) (lines []string) {
 		lines = []string{"none"}
 	}
 	return lines
+}
+
+// fileLine says what bringing file cache back costs; "" before the canary has looked.
+func fileLine(s admin.Status) string {
+	f := s.FileRefault
+	if f == nil {
+		if s.FileRefaultWhy == "" {
+			return ""
+		}
+		return "cost of a refault unknown: " + s.FileRefaultWhy
+	}
+	l := fmt.Sprintf("a page alone p50 %v p99 %v, in order %v each (%s, %s)", time.Duration(f.P50).Round(100*time.Nanosecond),
+		time.Duration(f.P99).Round(100*time.Nanosecond), time.Duration(f.InOrder).Round(100*time.Nanosecond), f.FileSystem, f.Dir)
+	if f.Note != "" {
+		l += ", " + f.Note
+	}
+	return l
 }
 
 func writeCgroups(w io.Writer, cgroups []admin.Cgroup) error {

@@ -37,10 +37,24 @@ type Status struct {
 	// the tier that pages go to first; missing when unknown, which PSIShareWhy then explains.
 	PSIShare    *float64 `json:"psi_share,omitempty"`
 	PSIShareWhy string   `json:"psi_share_why,omitempty"`
+	// FileRefault is what bringing a page of a file back costs; missing when unknown, which FileRefaultWhy then explains.
+	FileRefault    *FileRefault `json:"file_refault,omitempty"`
+	FileRefaultWhy string       `json:"file_refault_why,omitempty"`
 	// Can and Cannot say what can be steered on this kernel, as the ends of "it can …" and "it cannot …"; Will and Wont have the
 	// same as "be able to …".
 	Can    []string `json:"can,omitempty"`
 	Cannot []string `json:"cannot,omitempty"`
+}
+
+// FileRefault is the canary's newest measurement of file cache. A refault is charged between InOrder and P50, by how many of them waited.
+type FileRefault struct {
+	Dir        string    `json:"dir"`
+	FileSystem string    `json:"fs"`
+	P50        Duration  `json:"p50"` // of one page, alone
+	P99        Duration  `json:"p99"`
+	InOrder    Duration  `json:"in_order"` // of each page when a file is read in order
+	MeasuredAt time.Time `json:"measured_at,omitzero"`
+	Note       string    `json:"note,omitempty"` // what makes it weaker than it looks
 }
 
 // Self is what the daemon costs. CPU is a share of one core over the last minute, in [0,∞).

@@ -47,6 +47,31 @@ func OpenNoFollow(path string, flags int, mode fs.FileMode) (*os.File, error) {
 	return f, nil
 }
 
+// OpenTemp makes a file in dir, mode 0600, that has no name and goes with its last descriptor, whatever ends the process. On
+// a file system without such files (Linux before 3.11, some network ones) it has a name for the moment between two calls.
+func OpenTemp(dir string) (*os.File, error) {
+	f, err := os.OpenFile(dir, unix.O_TMPFILE|unix.O_EXCL|os.O_RDWR, 0o600)
+	if err == nil || !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EISDIR) {
+		return f, wrapSys(err)
+	}
+	name := filepath.Join(dir, fmt.Sprintf(".spillway-%d-%d", os.Getpid(), time.Now().UnixNano()))
+	if f, err = os.OpenFile(name, unix.O_NOFOLLOW|os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600); err != nil {
+		return nil, wrapSys(err)
+	}
+	if err := os.Remove(name); err != nil {
+		f.Close()
+		return nil, wrapSys(err)
+	}
+	return f, nil
+}
+
+func wrapSys(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("sys: %w", err)
+}
+
 // WriteRaw writes b to fd with one system call. It does not retry after EINTR, which is how a blocked write
 // to a cgroup file is called back; the error is the bare errno. fd is a number and not an *os.File because
 // os.File retries.

@@ -17,7 +17,25 @@ func MmapAnon(n int) ([]byte, error) {
 	return b, nil
 }
 
-// Munmap unmaps exactly what MmapAnon returned.
+// MmapRead maps the first n bytes of f for reading, shared. n must be positive and at most the file's size: a read beyond
+// the end is a SIGBUS. Free it with Munmap.
+func MmapRead(f *os.File, n int) ([]byte, error) {
+	b, err := unix.Mmap(int(f.Fd()), 0, n, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("sys: map %d bytes of %q: %w", n, f.Name(), err)
+	}
+	return b, nil
+}
+
+// NoReadahead says that b, which maps a file, is read in no order: a fault brings one page.
+func NoReadahead(b []byte) error {
+	if err := unix.Madvise(b, unix.MADV_RANDOM); err != nil {
+		return fmt.Errorf("sys: keep readahead off %d bytes: %w", len(b), err)
+	}
+	return nil
+}
+
+// Munmap unmaps exactly what MmapAnon or MmapRead returned.
 func Munmap(b []byte) error {
 	if err := unix.Munmap(b); err != nil {
 		return fmt.Errorf("sys: unmap %d bytes: %w", len(b), err)

@@ -20,6 +20,7 @@ var update = flag.Bool("update", false, "rewrite the expectations in testdata")
 //	set KEY=VALUE… FLAG…                                    of the next samples; stays until set again (-FLAG clears one)
 //	run N [explain]                                         N steps; of what a step takes, the share `anon-back` or `file-back` comes back in the next period
 //	pool / grow [xN] age= out= stored= pool= [own] [mixed]  a Pool and its periods
+//	joint / heap / ticks                                    see script.joint
 //	lives / died PARENT AGE… / short PARENT AGE             a Lives
 //	put [pool] [disk] [poor] [idle=]                        the rule of placement
 //
@@ -35,6 +36,7 @@ type script struct {
 	world world
 	pool  *Pool
 	lives *Lives
+	herd  *herdOf
 }
 
 // world is a cgroup that answers steps.
@@ -87,6 +89,8 @@ func (x *script) line(out *strings.Builder, f []string) {
 		x.pool = &Pool{}
 	case "grow":
 		x.grow(out, args)
+	case "joint", "heap", "ticks":
+		x.joint(out, verb, args)
 	case "lives":
 		x.lives = &Lives{}
 	case "died":

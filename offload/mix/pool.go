@@ -9,10 +9,9 @@ import (
 
 // Growth is what one cgroup sent to the compressed pool in a period, in bytes.
 type Growth struct {
-	// Own says that the figures are this cgroup's: on cgroup v2 they are, on v1 only the whole pool is known, and it is this
-	// cgroup's while no other one is stepped.
+	// Own says that the figures are this cgroup's: on cgroup v2 they are, on v1 only the whole pool is known; see Joint.
 	Own    bool
-	Out    int64 // swapped out before compression
+	Out    int64 // by which what is swapped out grew, before compression; what came back meanwhile does not count
 	Stored int64 // of it, taken by the pool; the rest went to the disk behind because the pool refused it
 	Pool   int64 // by which the pool's memory grew
 	// Mixed says that the pool also refused pages for want of room, or moved some to the disk: then refusals say nothing.
@@ -36,12 +35,14 @@ type Pool struct {
 	poor          bool
 	since, retest time.Duration // of the verdict, by the cgroup's age; how long it holds
 	share         float64       // at the verdict
+	joint         jointly       // what is known of it from a pool that is charged to nobody
+	judged        int64         // bytes that the verdict rests on
 }
 
 // Note adds a period. age is the cgroup's, and only grows.
 func (p *Pool) Note(g Growth, age time.Duration) {
 	if p.poor && age-p.since >= p.retest {
-		p.poor, p.out, p.occupied = false, 0, 0
+		p.poor, p.out, p.occupied, p.joint = false, 0, 0, jointly{net: p.joint.net}
 	}
 	if !g.Own || g.Out <= 0 {
 		return
@@ -59,15 +60,20 @@ func (p *Pool) Note(g Growth, age time.Duration) {
 	switch {
 	case !ok:
 	case !p.poor && share > poorShare:
-		if p.retest == 0 {
-			p.retest = firstRetest
-		} else {
-			p.retest = min(2*p.retest, lastRetest)
-		}
-		p.poor, p.since, p.share = true, age, share
+		p.condemn(share, evidence, age)
 	case p.poor && share < goodShare:
 		p.poor, p.retest = false, 0
 	}
+}
+
+// condemn passes the verdict: from so many bytes judged, a byte sent out still occupies share of itself.
+func (p *Pool) condemn(share float64, judged int64, age time.Duration) {
+	if p.retest == 0 {
+		p.retest = firstRetest
+	} else {
+		p.retest = min(2*p.retest, lastRetest)
+	}
+	p.poor, p.since, p.share, p.judged = true, age, share, judged
 }
 
 // Share is the bytes that a byte sent out lately still occupies; false when too few were sent to tell.
@@ -84,5 +90,5 @@ func (p *Pool) Incompressible() (bool, string) {
 		return false, ""
 	}
 	return true, fmt.Sprintf("a page of it takes %.0f %% of a page in the pool (more than %.0f %% is not worth it; judged from %v); tried again after %v",
-		100*p.share, 100*poorShare, bytesize.Size(evidence), p.retest)
+		100*p.share, 100*poorShare, bytesize.Size(p.judged), p.retest)
 }

@@ -27,7 +27,7 @@ type Sample struct {
 	IOSome  time.Duration // io "some" stall time in the period
 
 	RefaultAnon uint64        // pages brought back from swap
-	RefaultFile uint64        // pages brought back from files
+	RefaultFile uint64        // pages brought back from files, of those that steps may have taken
 	CostAnon    time.Duration // measured cost of one anon refault (the tier's p50), 0 = unknown, the seed is used
 	CostFile    time.Duration // measured cost of one file refault, 0 = unknown
 
@@ -89,7 +89,11 @@ const (
 	WriteBudget  Reason = "write-budget"  // what may be written to flash is written: zero
 	TooSmall     Reason = "below-page"    // the step rounds to nothing
 	TakenAhead   Reason = "taken-ahead"   // earlier steps took more than they asked for: zero (set by the agent)
-	NoSignal     Reason = "no-signal"     // nothing this law could brake on is readable: zero
+	// Set by the agent: zero where only anonymous memory could be taken, and that is left alone.
+	Incompressible Reason = "incompressible" // its pages do not shrink in the pool
+	PoolTurn       Reason = "pool-turn"      // others' pages are watched on their way to the pool
+
+	NoSignal Reason = "no-signal" // nothing this law could brake on is readable: zero
 
 	ColdAge       Reason = "cold-age"       // takes what has been idle for long enough: zero when nothing has
 	PromotionRate Reason = "promotion-rate" // promotions at or above target: zero

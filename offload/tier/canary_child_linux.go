@@ -19,12 +19,14 @@ import (
 
 // order is one line that the driver writes to the canary process, answer the line it writes back.
 type order struct {
-	Do      string   `json:"do"`                // "join", "fill", "out" or "touch"
+	Do      string   `json:"do"`                // "join", "fill", "out", "touch" or "file"
 	Dirs    []string `json:"dirs,omitempty"`    // join: cgroup directories
-	Bytes   int64    `json:"bytes,omitempty"`   // fill: how much to map, the same each time
+	Bytes   int64    `json:"bytes,omitempty"`   // fill: how much to map, the same each time; file: its size
 	Content string   `json:"content,omitempty"` // fill: "text" or "random"
 
-	For time.Duration `json:"for_ns,omitempty"` // touch: how long at most; 0 means to the last page
+	Dir string `json:"dir,omitempty"` // file: where
+
+	For time.Duration `json:"for_ns,omitempty"` // touch, file: how long at most; 0 means to the last page
 }
 
 type answer struct {
@@ -38,6 +40,8 @@ type answer struct {
 	Mean   time.Duration `json:"mean_ns"`
 	Total  time.Duration `json:"total_ns"` // time lost in faults
 	HitP50 time.Duration `json:"hit_p50_ns"`
+
+	InOrder time.Duration `json:"in_order_ns"` // file: of one page when all are read in order
 }
 
 // maxCanary bounds what an order may map.
@@ -96,6 +100,8 @@ func (c *canary) obey(o order) (answer, error) {
 		return answer{Pages: len(c.mem) / os.Getpagesize(), Out: n}, err
 	case "touch":
 		return c.touch(o.For)
+	case "file":
+		return c.file(o.Dir, o.Bytes, o.For)
 	}
 	return answer{}, fmt.Errorf("tier: unknown order %q", o.Do)
 }
@@ -142,11 +148,15 @@ func (c *canary) out() (int, error) {
 	if c.mem == nil {
 		return 0, errors.New("tier: nothing filled yet")
 	}
-	resident := make([]byte, len(c.mem)/c.page)
-	if err := sys.Mincore(c.mem, resident); err != nil {
+	return absent(c.mem, c.page)
+}
+
+// absent counts the pages of mem that are not in memory.
+func absent(mem []byte, page int) (n int, err error) {
+	resident := make([]byte, len(mem)/page)
+	if err := sys.Mincore(mem, resident); err != nil {
 		return 0, err
 	}
-	n := 0
 	for _, r := range resident {
 		if r&1 == 0 {
 			n++
@@ -155,15 +165,22 @@ func (c *canary) out() (int, error) {
 	return n, nil
 }
 
-// touch reads one byte of every page in random order and times each read. Whether a page is out is asked just
-// before its own read, because readahead for an earlier one may have brought it back. On a slow disk it stops when
-// atMost is over: the order is random, so the pages read so far speak for all.
+// touch reads one byte of every page in random order and times each read.
 func (c *canary) touch(atMost time.Duration) (answer, error) {
 	out, err := c.out()
 	if err != nil {
 		return answer{}, err
 	}
-	pages := len(c.mem) / c.page
+	a, err := c.times(c.mem, atMost)
+	a.Out = out
+	return a, err
+}
+
+// times reads one byte of every page of mem in random order. Whether a page is out is asked just
+// before its own read, because readahead for an earlier one may have brought it back. On a slow disk it stops when
+// atMost is over: the order is random, so the pages read so far speak for all.
+func (c *canary) times(mem []byte, atMost time.Duration) (answer, error) {
+	pages := len(mem) / c.page
 	// Made now, not at the start: older bookkeeping would have been evicted along with the pages.
 	queue := rand.Perm(pages)
 	faults, hits := make([]time.Duration, 0, pages), make([]time.Duration, 0, pages)
@@ -174,11 +191,11 @@ func (c *canary) touch(atMost time.Duration) (answer, error) {
 			break
 		}
 		at := p * c.page
-		if err := sys.Mincore(c.mem[at:at+c.page], resident); err != nil {
+		if err := sys.Mincore(mem[at:at+c.page], resident); err != nil {
 			return answer{}, err
 		}
 		start := time.Now()
-		c.sum += c.mem[at]
+		c.sum += mem[at]
 		took := time.Since(start)
 		if resident[0]&1 == 0 {
 			faults = append(faults, took)
@@ -186,7 +203,7 @@ func (c *canary) touch(atMost time.Duration) (answer, error) {
 			hits = append(hits, took)
 		}
 	}
-	a := answer{Pages: pages, Out: out, Faults: len(faults), Hits: len(hits)}
+	a := answer{Pages: pages, Faults: len(faults), Hits: len(hits)}
 	for _, d := range faults {
 		a.Total += d
 	}

@@ -99,6 +99,8 @@ type Set struct {
 	// +checklocks:mu
 	measured map[string]Measurement
 	// +checklocks:mu
+	file FileCost
+	// +checklocks:mu
 	made []made // what Apply changed, oldest first
 }
 
