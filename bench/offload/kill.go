@@ -18,11 +18,23 @@ import (
 // Limits must be back within a second of the daemon's death; the swap file may take longer, because its pages
 // must come back first. When both died, `spillway restore` is what restores, as ExecStopPost would.
 func (b *bench) kills(ctx context.Context) (map[string]Goal, error) {
-	single, double := 50, 20
 	if b.quick {
-		single, double = 10, 5
+		return b.killed(ctx, "G4", 10, 5, 7)
 	}
-	rng := rand.New(rand.NewPCG(7, 7))
+	return b.killed(ctx, "G4", 50, 20, 7)
+}
+
+// manyKills is the same 200 times, at other instants.
+func (b *bench) manyKills(ctx context.Context) (map[string]Goal, error) {
+	if b.quick {
+		return b.killed(ctx, "G9", 3, 2, 9)
+	}
+	return b.killed(ctx, "G9", 150, 50, 9)
+}
+
+// killed kills the daemon single times and both processes double times; the instants depend on seed.
+func (b *bench) killed(ctx context.Context, name string, single, double int, seed uint64) (map[string]Goal, error) {
+	rng := rand.New(rand.NewPCG(seed, seed))
 	t, err := plant(ctx, 8, 48, 30)
 	if err != nil {
 		return nil, err
@@ -60,8 +72,8 @@ func (b *bench) kills(ctx context.Context) (map[string]Goal, error) {
 	bad := goal("knobs not restored or workloads dead after kill -9", "count", "0", []float64{float64(leftovers + dead)}, func(v float64) bool { return v == 0 })
 	bad.Extra = map[string]float64{"daemon_kills": float64(single), "daemon_and_worker_kills": float64(double)}
 	return map[string]Goal{
-		"G4":  bad,
-		"G4b": goal("limits back after the daemon's death", "s", "<= 1 each", slowest, func(float64) bool { return maxOf(slowest) <= 1 }),
+		name:       bad,
+		name + "b": goal("limits back after the daemon's death", "s", "<= 1 each", slowest, func(float64) bool { return maxOf(slowest) <= 1 }),
 	}, nil
 }
 

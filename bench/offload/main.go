@@ -96,8 +96,8 @@ func run(ctx context.Context) error {
 	}
 	rep := b.load()
 	goals := append([]goalRun{
-		{"G1", b.demo}, {"G2", b.stalls}, {"G3", b.cost}, {"G4", b.kills}, {"G10", b.crowd}, {"SIM", b.sim},
-	}, b.twinGoals()...)
+		{"G1", b.demo}, {"G2", b.stalls}, {"G3", b.cost}, {"G4", b.kills}, {"G9", b.manyKills}, {"G10", b.crowd}, {"SIM", b.sim},
+	}, slices.Concat(b.workGoals(), b.twinGoals())...)
 	failed := 0
 	for _, g := range goals {
 		if !wanted(*only, g.name) {

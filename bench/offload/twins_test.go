@@ -16,6 +16,7 @@ func TestWanted(t *testing.T) {
 	}{
 		{"", "G1", true}, {"", "W.nginx", false}, {"G1", "G1", true}, {"G1", "G10", false}, {"W", "W.nginx", true},
 		{"W.redis", "W.redis.tmo", true}, {"W.redis.tmo", "W.redis.tmo", true}, {"W.red", "W.redis.tmo", false}, {"W", "G1", false},
+		{"", "W4", false}, {"W", "W4", true}, {"W4", "W4", true}, {"W4", "W4.tmo", true}, {"", "G9", false}, {"G9", "G9", true}, {"", "G10", true},
 	} {
 		if got := wanted(tt.only, tt.name); got != tt.want {
 			t.Errorf("wanted(%q, %q) = %v", tt.only, tt.name, got)

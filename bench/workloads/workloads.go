@@ -25,6 +25,7 @@ import (
 	"github.com/spillway-io/spillway/bench/workloads/client"
 	"github.com/spillway-io/spillway/bench/workloads/drive"
 	"github.com/spillway-io/spillway/bench/workloads/rig"
+	"github.com/spillway-io/spillway/offload/demo/workload"
 )
 
 // The parts that run as processes of their own, beside rig's.
@@ -33,6 +34,8 @@ const (
 	partAdversary = "adversary"
 	partJob       = "job"
 	partTree      = "tree"
+	partSidecar   = "sidecar"
+	partBatch     = "batch"
 )
 
 // Main turns this process into a part of an experiment if a rig started it, and does not return then. The
@@ -70,6 +73,10 @@ func part(ctx context.Context, name string, args []string, in io.Reader, out io.
 		return adversary.JobMain(args)
 	case partTree:
 		return writeTree(args)
+	case partSidecar:
+		return workload.Sidecar(ctx, in, out)
+	case partBatch:
+		return workload.Batch(ctx, in, out)
 	}
 	return fmt.Errorf("no part is called %q", name)
 }

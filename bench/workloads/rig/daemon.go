@@ -95,6 +95,9 @@ func (r *Rig) StartDaemon(ctx context.Context, s Setup) (*Daemon, error) {
 	}
 }
 
+// PID is the process number of the daemon, which ends with it.
+func (d *Daemon) PID() int { return d.proc.PID() }
+
 // measured says whether the canary has been through the tier that pages go to first.
 func measured(s admin.Status) bool {
 	for _, t := range s.Tiers {

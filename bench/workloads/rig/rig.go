@@ -35,6 +35,7 @@ const DefaultStateDir = "/var/tmp/spillway-workloads"
 type Config struct {
 	Exe      string   // the spillway program, absolute
 	StateDir string   // default DefaultStateDir; it must not exist, but for what a killed run left
+	Parents  []string // names of cgroups without processes that members lie in, from the top down
 	Members  []Member // the cgroups to make
 }
 
@@ -163,6 +164,9 @@ func (r *Rig) makeCgroups(ctx context.Context) error {
 		mounts = append(mounts, r.h.Unified)
 	}
 	all := []*Member{{Parent: true, Path: root}}
+	for _, name := range r.cfg.Parents {
+		all = append(all, &Member{Parent: true, Path: root + "/" + name})
+	}
 	for _, m := range r.cfg.Members {
 		m.Path = root + "/" + m.Name
 		all = append(all, &m)
@@ -181,7 +185,7 @@ func (r *Rig) makeCgroups(ctx context.Context) error {
 			}
 		}
 	}
-	r.members = all[1:]
+	r.members = all[1+len(r.cfg.Parents):]
 	return nil
 }
 
