@@ -58,7 +58,7 @@ func TestManyCgroupsTakeTurns(t *testing.T) {
 }
 
 func TestManyCgroupsRememberLess(t *testing.T) {
-	for n, want := range map[int]int{0: kept, 1: kept, 200: kept, 400: kept / 2, 2000: 12, 100_000: keptLeast} {
+	for n, want := range map[int]int{0: kept, 1: kept, 100: kept, 200: kept / 2, 400: kept / 4, 2000: keptLeast, 100_000: keptLeast} {
 		if got := memory(n); got != want {
 			t.Errorf("%d cgroups remember %d decisions each, want %d", n, got, want)
 		}

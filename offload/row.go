@@ -13,10 +13,10 @@ import (
 // kept is how many decisions a managed cgroup remembers: two minutes of one-second periods.
 const kept = 128
 
-// keptAll bounds the decisions that all cgroups remember together, about 20 MiB: a node with thousands remembers fewer
+// keptAll bounds the decisions that all cgroups remember together, about 10 MiB: a node with thousands remembers fewer
 // of each, but never under keptLeast.
 const (
-	keptAll   = 200 * kept
+	keptAll   = 100 * kept
 	keptLeast = 8
 )
 

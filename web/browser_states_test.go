@@ -34,6 +34,12 @@ func TestBrowser(t *testing.T) {
 		{"error", errorState},
 		{"hostile names stay text", hostileState},
 		{"explanation", explanation},
+		{"detail of a cgroup", detailDrawer},
+		{"details are read when opened", detailLazy},
+		{"no source, and old readings", detailNone},
+		{"older daemon", olderDaemon},
+		{"node panels", nodePanels},
+		{"detail while the daemon is gone", detailGone},
 		{"accessible", accessible},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, newTab(t, browser, 1280, "light")) })
@@ -41,7 +47,7 @@ func TestBrowser(t *testing.T) {
 }
 
 func noSidewaysScroll(t *testing.T, p *tab) {
-	for name, src := range map[string]API{"demo": demo(), "crowd": crowd(2000), "hostile": hostileNames(), "empty": empty()} {
+	for name, src := range map[string]API{"demo": demo(), "crowd": crowd(2000), "hostile": hostileNames(), "empty": empty(), "stopped": stopped(), "older": older()} {
 		p.open(src)
 		for _, w := range []int64{400, 640, 800, 1001, 1401, 1600} {
 			p.size(w, 900)
@@ -264,7 +270,8 @@ func hostileState(t *testing.T, p *tab) {
 	// Every one can be explained, even the one that is not UTF-8.
 	for i := range hostile {
 		p.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`document.querySelectorAll("#rows .open")[%d].click()`, i)))
-		p.wait(`document.querySelector("#drawer .log")`)
+		p.wait(`document.querySelector("#drawer .log") && document.querySelector("#d-cold svg")`)
+		p.want(`!document.querySelector("#drawer img, #drawer script, #drawer [onload], #drawer [onerror]") && /pwned/.test(document.getElementById("d-slo").textContent)`, "nothing in the drawer became markup")
 		p.keys(kb.Escape)
 		p.wait(`!document.getElementById("drawer").open`)
 	}
@@ -311,7 +318,7 @@ func accessible(t *testing.T, p *tab) {
 		p.wait(`document.querySelectorAll(".chart canvas").length === 2`)
 		check(scheme)
 		p.do(chromedp.Evaluate[chromedp.Void](`document.querySelector("#rows .open").click()`))
-		p.wait(`document.querySelector("#drawer .log")`)
+		p.wait(`document.querySelector("#drawer .log") && document.querySelector("#d-cold svg") && document.querySelector("#d-size .big")`)
 		check(scheme + ", explanation open")
 		if scheme == "dark" {
 			return // what is left differs from light by colours that were looked at
@@ -320,6 +327,8 @@ func accessible(t *testing.T, p *tab) {
 		p.size(400, 900)
 		p.wait(`innerWidth === 400`)
 		check(scheme + ", 400 px")
+		p.openRow("redis-a")
+		check(scheme + ", 400 px, explanation open")
 		p.open(stale())
 		p.wait(`document.body.dataset.state === "stale"`)
 		p.press("?")

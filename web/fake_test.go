@@ -27,6 +27,7 @@ type fake struct {
 	decisions []admin.Decision
 	history   []admin.Point
 	explain   func(string) (admin.Explanation, error)
+	heat      func(string) (admin.Heat, error)
 	made      time.Time // when history was true; it is moved along with the clock since
 }
 
@@ -214,6 +215,7 @@ func demo() *fake {
 		},
 		Self: admin.Self{CPU: 0.004, WorkerCPU: 0.002, RSS: 24 * mib},
 	}
+	detail(f, now)
 	return f
 }
 
@@ -231,7 +233,8 @@ func crowd(n int) *fake {
 		z := int64(float64(usage) * r.Float64() * 0.6)
 		d := decision(time.Now().Add(-time.Duration(i%7)*time.Second), path, classes[i%3], usage, reasons[r.IntN(len(reasons))], "")
 		c := admin.Cgroup{Path: path, Class: classes[i%3], Managed: true, Why: "below the root /kubepods", Usage: usage, Peak: usage + z, Floor: 16 * mib,
-			Anon: usage / 2, File: usage / 2, Offloaded: map[string]int64{"zswap": z}, Saving: z * 7 / 10, PSI: i%5 != 0, MemSome: r.Float64() * 0.002, IOSome: r.Float64() * 0.004, Refaults: r.Float64() * 40, Last: &d}
+			Anon: usage / 2, File: usage / 2, Offloaded: map[string]int64{"zswap": z}, Saving: z * 7 / 10, PSI: i%5 != 0, MemSome: r.Float64() * 0.002, IOSome: r.Float64() * 0.004, Refaults: r.Float64() * 40, Last: &d,
+			Mix: "weighs 120 of 200 towards anonymous memory: a MiB freed has cost 210 µs of it, 1.1 ms of file cache", Incompressible: i%97 == 0}
 		if !c.PSI {
 			c.PSIWhy = "its tasks are in no cgroup2 directory of their own"
 		}
@@ -264,6 +267,9 @@ func hostileNames() *fake {
 	for i, p := range append(hostile, long) {
 		c := f.cgroups[0]
 		c.Path, c.Class, c.Saving = p, `la<b>tency`, 900*mib-int64(i)*mib
+		slo := *c.SLO
+		slo.Source, slo.Why, slo.State, slo.StateWhy = `redis <img src=x onerror="window.pwned=1">`, "<b>why</b>\u202e", "bad<i>", "a\nb"
+		c.SLO, c.Mix, c.Incompressible = &slo, `weighs <script>window.pwned=1</script>`, true
 		d := *c.Last
 		d.Cgroup, d.Detail, d.Reason = p, `<img src=x onerror="window.pwned=1">`, `steady<i>`
 		c.Last = &d
@@ -272,6 +278,13 @@ func hostileNames() *fake {
 	}
 	f.status.Advice = []string{`add roots: [<script>window.pwned=1</script>]`}
 	f.status.Tiers[1].Name = `swap:/<svg onload=window.pwned=1>`
+	f.status.Endurance.Drives[0].Device, f.status.Endurance.Drives[0].Forecast = "<b>sda</b>", `<img src=x onerror="window.pwned=1">`
+	f.status.Can[0], f.status.PSIShareWhy = `<svg onload=window.pwned=1>`, `<i>why</i>`
+	f.heat = func(cg string) (admin.Heat, error) {
+		h := curve(cg, 300*mib, time.Now())
+		h.Source = `<img src=x onerror="window.pwned=1">`
+		return h, nil
+	}
 	f.status.Paused = `because <b>host</b>`
 	f.status.Node = `<i>node</i>`
 	return f

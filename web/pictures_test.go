@@ -43,6 +43,7 @@ func TestPictures(t *testing.T) {
 	}
 	for _, scheme := range []string{"light", "dark"} {
 		p := newTab(t, browser, 1600, scheme)
+		p.size(1600, 1280)
 		if *picturesURL != "" {
 			p.do(chromedp.Navigate(*picturesURL))
 			p.wait(`document.body.dataset.state === "live" && document.querySelectorAll("#rows tr").length > 0`)
@@ -50,6 +51,12 @@ func TestPictures(t *testing.T) {
 			p.open(demo())
 		}
 		shoot(p, "dashboard-"+scheme)
+		if *picturesURL == "" {
+			p.size(640, 1560) // the drawer and a strip of the page behind it
+			p.openRow("redis-a")
+			p.do(chromedp.Evaluate[chromedp.Void](`document.activeElement.blur()`))
+			shoot(p, "cgroup-"+scheme)
+		}
 	}
 	if !*picturesAll {
 		return
@@ -57,7 +64,7 @@ func TestPictures(t *testing.T) {
 	for _, scheme := range []string{"light", "dark"} {
 		full := func(p *tab, name string) {
 			t.Helper()
-			p.size(eval[int64](p, "innerWidth"), min(eval[int64](p, "document.documentElement.scrollHeight"), 2600))
+			p.size(eval[int64](p, "innerWidth"), min(eval[int64](p, "document.documentElement.scrollHeight"), 4200))
 			shoot(p, name+"-"+scheme)
 		}
 		for name, w := range map[string]int64{"w400": 400, "w800": 800, "w1200": 1200, "w1600": 1600} {
@@ -67,7 +74,7 @@ func TestPictures(t *testing.T) {
 			p := newTab(t, browser, w, scheme)
 			p.open(demo())
 			full(p, name)
-			p.do(chromedp.Evaluate[chromedp.Void](`document.querySelector("#rows .open").click()`))
+			p.do(chromedp.Evaluate[chromedp.Void](`[...document.querySelectorAll("#rows .open")].find(b => /redis-a$/.test(b.title)).click()`))
 			p.wait(`document.querySelector("#drawer .log")`)
 			shoot(p, name+"-drawer-"+scheme)
 			p = newTab(t, browser, w, scheme)

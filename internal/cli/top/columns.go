@@ -129,8 +129,11 @@ func columns(width int, tiers []string) []column {
 	return widen(out, free, maxLast-minLast)
 }
 
-// markWidth is the selection mark at the left edge.
+// markWidth is the left edge: which row is selected, and whether its pages do not shrink.
 const markWidth = 2
+
+// poorMark stands before an incompressible cgroup: a column of its own would cost another one at 100 cells.
+const poorMark = "×"
 
 // gapAt is the space between columns: one cell when every cell counts.
 func gapAt(width int) int {

@@ -65,6 +65,7 @@ func (f *fake) Status(context.Context) (admin.Status, error) {
 		Managed: f.n / 2, Observed: f.n - f.n/2,
 		Host: admin.Host{MemTotal: 16384 * mib, MemAvailable: 9216*mib + 77777, SwapTotal: 4096 * mib, SwapUsed: 811 * mib,
 			PoolBytes: 271 * mib, StoredBytes: 811 * mib, SavingNet: 540 * mib, PSI: true, MemSome: 0.0012, IOSome: 0.034},
+		Endurance: &admin.Endurance{Budget: 80 << 30, Price: 0.12, Left: 501 * mib, Drives: []admin.Drive{{Device: "nvme0n1"}}},
 		Tiers: []admin.Tier{
 			{Name: "zswap", Kind: "zswap", State: "active", P50: admin.Duration(9400), P99: admin.Duration(41 * time.Microsecond), Compression: 3},
 			{Name: "swap:/var/lib/spillway/swap", Kind: "file", State: "available", P50: admin.Duration(212 * time.Microsecond), P99: admin.Duration(3 * time.Millisecond)},
@@ -106,6 +107,12 @@ func (f *fake) cgroup(i int) admin.Cgroup {
 		d.Error = "worker: shrink: cgroup vanished"
 	}
 	c.Last = &d
+	c.Mix, c.Written = "weighs 120 of 200 towards anonymous memory: the cost of one kind is not known", int64(i)*mib
+	c.Incompressible = i%10 == 2
+	if i%4 == 0 {
+		c.SLO = &admin.SLO{Cgroup: c.Path, Source: "redis PING at 127.0.0.1:6379", State: "good", P99: admin.Duration(1430 * time.Microsecond),
+			MaxP99: admin.Duration(2 * time.Millisecond), Multiplier: 1.41421, Blocks: 118, Holds: i%8 == 4}
+	}
 	return c
 }
 

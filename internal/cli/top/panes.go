@@ -39,6 +39,8 @@ func helpLines() []string {
 		"  mem psi       share of time some task waited for memory;",
 		"                n/a: the kernel does not say it for this cgroup",
 		"  refault/s     pages that had to come back",
+		"  ×             before a name: its pages do not shrink; compressed",
+		"                pools are no place for them",
 		"  ·             nothing")
 }
 
@@ -67,6 +69,7 @@ func (m *model) explainLines() []string {
 		body = append(body, "pressure: not available, "+cli.Escape(c.PSIWhy))
 	}
 	body = append(body, fmt.Sprintf("refaults %.1f/s, major faults %.1f/s", c.Refaults, c.Faults))
+	body = append(body, learnt(&c)...)
 	if len(e.Params) > 0 {
 		body = append(body, "", styleTitle.Render("targets of its class"))
 		for _, k := range slices.Sorted(maps.Keys(e.Params)) {
@@ -85,6 +88,40 @@ func (m *model) explainLines() []string {
 		all = append(all, wrap(l, m.width)...)
 	}
 	return append(lines, m.scrolled(all, len(lines))...)
+}
+
+// learnt is what the daemon found out about a cgroup besides its sizes; an older daemon says none of it.
+func learnt(c *admin.Cgroup) (lines []string) {
+	if c.Anon > 0 || c.File > 0 {
+		lines = append(lines, fmt.Sprintf("resident: anonymous %s, file cache %s", amount(c.Anon), amount(c.File)))
+	}
+	if c.Mix != "" {
+		lines = append(lines, "the last step "+cli.Escape(c.Mix))
+	}
+	if c.Incompressible {
+		lines = append(lines, styleWarn.Render(poorMark+" incompressible: its pages do not shrink and are kept out of compressed pools"))
+	}
+	if c.Written > 0 {
+		lines = append(lines, amount(c.Written)+" written to drives")
+	}
+	if s := c.SLO; s != nil {
+		lines = append(lines, fmt.Sprintf("slo: %s, %s, multiplier %.3g× after %d blocks", cli.Escape(s.Source), sloSignal(s), s.Multiplier, s.Blocks))
+		if s.Holds {
+			lines = append(lines, styleWarn.Render("slo holds: nothing is taken now"))
+		}
+	}
+	return lines
+}
+
+// sloSignal is the last window of a signal.
+func sloSignal(s *admin.SLO) string {
+	switch {
+	case s.P99 <= 0:
+		return cli.Escape(s.State + ": " + s.StateWhy)
+	case s.MaxP99 > 0:
+		return fmt.Sprintf("p99 %s of at most %s", short(time.Duration(s.P99)), short(time.Duration(s.MaxP99)))
+	}
+	return "p99 " + short(time.Duration(s.P99))
 }
 
 // scrolled is what of lines shows below taken fixed ones, after scroll was stopped at the end.

@@ -240,6 +240,24 @@ func TestDaemonGoesAndComes(t *testing.T) {
 	}
 }
 
+func TestFlashBudget(t *testing.T) {
+	drives := []admin.Drive{{Device: "sda"}}
+	for _, c := range []struct {
+		e    *admin.Endurance
+		want string
+	}{
+		{nil, "zswap active"},
+		{&admin.Endurance{Price: 1}, "zswap active"}, // nothing to write to
+		{&admin.Endurance{Left: 1, Drives: drives}, "zswap active"},
+		{&admin.Endurance{Price: 0.12, Left: 1, Drives: drives}, "zswap active   flash budget 12% gone"},
+		{&admin.Endurance{Price: 1, Drives: drives}, "flash budget spent: no step writes to a drive   zswap active"},
+	} {
+		if got := ansi.Strip(fitParts(withFlash([]string{"zswap active"}, c.e), 80)); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.e, got, c.want)
+		}
+	}
+}
+
 // hostile is a daemon whose names try to drive the terminal.
 type hostile struct{ *fake }
 
@@ -255,7 +273,8 @@ func (h hostile) Cgroups(ctx context.Context) ([]admin.Cgroup, error) {
 
 func (h hostile) Explain(ctx context.Context, path string) (admin.Explanation, error) {
 	cs, _ := h.Cgroups(ctx)
-	cs[0].PSIWhy, cs[0].PSI = evil, false
+	cs[0].PSIWhy, cs[0].PSI, cs[0].Mix = evil, false, evil
+	cs[0].SLO = &admin.SLO{Source: evil, State: evil, StateWhy: evil}
 	return admin.Explanation{Cgroup: cs[0], Params: map[string]float64{evil: 1},
 		Decisions: []admin.Decision{{Reason: evil, Detail: evil, Error: evil, Inputs: []admin.Input{{Signal: evil}}}}}, nil
 }

@@ -80,7 +80,7 @@ func (m *model) header() []string {
 	second := []string{
 		fmt.Sprintf("%s of %s memory available", amount(s.Host.MemAvailable), amount(s.Host.MemTotal)),
 		hostPressure(s.Host), pool(s.Host), swap(s.Host)}
-	return []string{fitParts(first, m.width), fitParts(second, m.width), fitParts(tierParts(s.Tiers), m.width)}
+	return []string{fitParts(first, m.width), fitParts(second, m.width), fitParts(withFlash(tierParts(s.Tiers), s.Endurance), m.width)}
 }
 
 // state is one mark: stale before paused before what the daemon itself says.
@@ -159,6 +159,17 @@ func tierParts(tiers []admin.Tier) (parts []string) {
 	return parts
 }
 
+// withFlash adds how much of the budget for writing to flash is gone: first when it stops steps, else last.
+func withFlash(parts []string, e *admin.Endurance) []string {
+	switch {
+	case e == nil || len(e.Drives) == 0 || e.Price < 0.005 && e.Left > 0:
+		return parts
+	case e.Price >= 1 || e.Left <= 0:
+		return append([]string{styleWarn.Render("flash budget spent: no step writes to a drive")}, parts...)
+	}
+	return append(parts, fmt.Sprintf("flash budget %s gone", percent(e.Price)))
+}
+
 // short prints a latency with three digits at most.
 func short(d time.Duration) string {
 	switch {
@@ -228,15 +239,19 @@ func (m *model) row(cols []column, g string, i int) string {
 		cells[j] = fit(col, cli.Escape(col.cell(c)))
 	}
 	line := strings.Join(cells, g)
+	mark := " "
+	if c.Incompressible {
+		mark = poorMark
+	}
 	switch {
 	case i == m.cursor:
-		return "> " + styleRow.Render(line)
+		return ">" + mark + styleRow.Render(line)
 	case !c.Managed:
-		return "  " + styleDim.Render(line)
+		return " " + mark + styleDim.Render(line)
 	case c.Last != nil && c.Last.Error != "":
-		return "  " + styleBad.Render(line)
+		return " " + mark + styleBad.Render(line)
 	}
-	return "  " + line
+	return " " + mark + line
 }
 
 func fit(c column, s string) string {

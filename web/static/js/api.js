@@ -9,6 +9,7 @@ export class Refused extends Error {
   constructor(status, body) {
     super(body?.error || `the daemon answered ${status}`);
     this.hint = body?.hint || "";
+    this.kind = body?.kind || "";
     this.status = status;
   }
 }
@@ -40,6 +41,19 @@ export async function explain(cgroup) {
   } catch (e) {
     if (e instanceof Refused && e.status === 404) return null;
     throw e;
+  }
+}
+
+/**
+ * What one more part of the API says of a cgroup: {data}, or when it answers that it has nothing {why, hint, kind}.
+ * Throws when nobody answers.
+ */
+export async function detail(part, cgroup) {
+  try {
+    return { data: (await ask(`/v1/${part}?cgroup=${encodeURIComponent(cgroup)}`)).data };
+  } catch (e) {
+    if (!(e instanceof Refused)) throw e;
+    return { why: e.message, hint: e.hint, kind: e.kind || String(e.status) };
   }
 }
 

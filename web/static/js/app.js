@@ -5,6 +5,7 @@ import { bytes, clock, count, date, duration, percent, rate, splitPath, visible,
 import { Poller } from "./api.js";
 import { Charts } from "./charts.js";
 import { Drawer } from "./drawer.js";
+import { endurance, panel, steering } from "./node.js";
 import { reasonTone, verdict } from "./row.js";
 import { Table } from "./table.js";
 
@@ -25,8 +26,10 @@ const poller = new Poller((data, same) => {
   painted = true;
   tiers(s.tiers || []);
   lists(s);
+  panel("endurance", s.endurance, () => endurance(s.endurance));
+  panel("steering", [s.psi_share, s.psi_share_why, s.file_refault, s.file_refault_why, s.can, s.cannot], () => steering(s));
   if (!same.decisionsSame) decisions(data.decisions);
-  drawer.refresh();
+  drawer.refresh(Date.parse(s.now));
 }, setState);
 
 function header(s) {
@@ -88,8 +91,10 @@ function tiers(ts) {
 
 function lists(s) {
   const item = (t) => el("li", {}, visible(t));
-  fill("will", s.will || [], item);
-  fill("wont", s.wont || [], item);
+  // What can be steered has a panel of its own.
+  const own = new Set([...(s.can || []), ...(s.cannot || [])].map((t) => `be able to ${t}`));
+  fill("will", (s.will || []).filter((t) => !own.has(t)), item);
+  fill("wont", (s.wont || []).filter((t) => !own.has(t)), item);
   fill("advice", s.advice || [], item);
   $("advice-panel").hidden = !(s.advice || []).length;
 }
@@ -144,6 +149,8 @@ function tick() {
   if (state.name === "disconnected") text($("notice-text"), `It ended, or the tunnel did; start it with “spillway up”. Trying again in ${left} s.${shown}`);
   else if (state.name === "error") text($("notice-text"), visible(`${state.text}${state.hint ? ` (${state.hint})` : ""}. Trying again in ${left} s.${shown}`));
   else if (state.name === "stale") text($("notice-text"), `The daemon answers, but its newest sample is ${duration(Math.floor(age))} old, more than three periods. See its log: journalctl -u spillway.`);
+  const wrong = { disconnected: "The daemon does not answer.", error: "The daemon answers with an error.", stale: "These figures are old." }[state.name];
+  drawer.warn(wrong ? `${wrong}${shown}` : "");
 }
 
 setInterval(() => {
@@ -213,13 +220,5 @@ document.addEventListener("keydown", (e) => {
   f();
 });
 
-// A link to one explanation.
-const linked = location.hash.match(/^#cgroup=(.+)$/);
 poller.now();
-if (linked) {
-  try {
-    drawer.open(decodeURIComponent(linked[1]));
-  } catch {
-    // a broken link: the page itself is still good
-  }
-}
+drawer.follow(); // a link to one cgroup

@@ -14,6 +14,26 @@ export function el(tag, attrs = {}, ...children) {
   return e;
 }
 
+/** Makes an element of a drawing. */
+export function svg(tag, attrs = {}, ...children) {
+  const e = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [k, v] of Object.entries(attrs)) if (v !== undefined && v !== null) e.setAttribute(k, v);
+  e.append(...children);
+  return e;
+}
+
+/** A list of terms and what they are; a pair whose value is null is left out. */
+export function facts(rows, kind = "grid") {
+  return el("dl", { class: kind }, ...rows.filter(([, v]) => v !== null && v !== undefined).map(([k, v]) => el("div", {}, el("dt", {}, k), el("dd", {}, v))));
+}
+
+/** A bar that is full to a share, for the eye only: the number stands beside it. */
+export function bar(share, tone) {
+  const i = el("i", { "data-tone": tone });
+  width(i, share);
+  return el("span", { class: "bar-of", "aria-hidden": "true" }, i);
+}
+
 /** Sets text only when it differs, so that an unchanged page costs no layout. */
 export function text(e, s) {
   if (e.textContent !== s) e.textContent = s;

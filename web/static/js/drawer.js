@@ -1,11 +1,15 @@
-// The explanation of one cgroup: its signals beside their targets, its numbers, its newest decisions.
+// One cgroup: its signals beside their targets, how cold it is, what offloading costs its service, what its memory
+// consists of, the request it should have, and its newest decisions. All of it is read when it is opened, and only then.
 
-import { $, el, text, width } from "./dom.js";
+import { $, el, facts, text, width } from "./dom.js";
 import { bytes, clock, duration, percent, rate, visible } from "./format.js";
-import { explain } from "./api.js";
+import { detail, explain } from "./api.js";
+import { cold } from "./cold.js";
+import { memory, sizing } from "./sizing.js";
+import { slo } from "./slo.js";
 import { reasonTone, tierLabel, verdict } from "./row.js";
 
-const signals = { "mem-psi": "Memory pressure", "io-psi": "IO pressure", "refault-cost": "Refault cost" };
+const signals = { "mem-psi": "Memory pressure", "io-psi": "IO pressure", "refault-cost": "Refault cost", "promotion-rate": "Promotions a minute", endurance: "Write budget that is gone" };
 
 // Parameters that are not a share, and the words for all of them. An unknown one is shown as it is.
 const params = {
@@ -15,11 +19,24 @@ const params = {
   io_pressure: ["IO pressure target", percent],
   refault_cost: ["Refault cost target", percent],
   hold: ["Periods of rest after a brake", String],
+  hold_periods: ["Periods of rest after a brake", String],
+  floor_bytes: ["Floor", bytes],
+  promotion: ["Promotion target a minute", percent],
+  percentile: ["Percentile of ages", String],
+  warmup_seconds: ["Watched before a step", duration],
 };
+
+// How often a part that changes slowly is read again, in milliseconds; one that cannot be had is not asked for again.
+const parts = { heat: 15_000, recommend: 30_000 };
+
+// In the order they are shown; the names are fragments of ids.
+const sections = [["signals", "Signals and their targets"], ["cold", "How cold its memory is"], ["slo", "Service level"], ["size", "Recommended request"], ["memory", "Memory"], ["log", "Recent decisions"], ["params", "Targets of its class"]];
 
 export class Drawer {
   #path = null; // what is open
   #asked = null; // what is being read
+  #more = {}; // by part: what it answered, and when to ask again
+  #now = 0; // the daemon's clock
 
   constructor() {
     this.dialog = $("drawer");
@@ -29,57 +46,118 @@ export class Drawer {
       $("d-body").replaceChildren();
       if (location.hash.startsWith("#cgroup=")) history.replaceState(null, "", location.pathname);
     });
+    new ResizeObserver(() => this.#cold()).observe($("d-body"));
+    addEventListener("hashchange", () => this.follow());
+  }
+
+  /** Opens what the address names, if it names a cgroup. */
+  follow() {
+    const named = location.hash.match(/^#cgroup=(.+)$/);
+    if (!named) return;
+    try {
+      const path = decodeURIComponent(named[1]);
+      if (path !== this.#path) this.open(path);
+    } catch {
+      // a broken link: the page itself is still good
+    }
   }
 
   open(path) {
     this.#path = path;
+    this.#more = {};
     text($("d-title"), visible(path));
     text($("d-class"), "");
     text($("d-why"), "");
-    $("d-body").replaceChildren(el("p", { class: "quiet" }, "Reading…"));
+    this.#say("Reading…");
     if (!this.dialog.open) this.dialog.showModal();
     history.replaceState(null, "", `#cgroup=${encodeURIComponent(path)}`);
     return this.refresh();
   }
 
-  /** Reads again what is shown. An answer that comes after another cgroup was opened is dropped. */
-  async refresh() {
+  /** What is wrong with the figures as a whole; "" for nothing. The notice of the page lies behind the drawer. */
+  warn(s) {
+    $("d-state").hidden = !s;
+    text($("d-state"), s);
+  }
+
+  /** Reads again what is shown; now is the daemon's clock. An answer that comes after another cgroup was opened is dropped. */
+  async refresh(now) {
+    this.#now = now || this.#now || Date.now();
     const path = this.#path;
     if (path === null || path === this.#asked) return;
     this.#asked = path;
     try {
       const ex = await explain(path);
       if (path !== this.#path) return;
-      if (ex === null) this.#say("The daemon does not know this cgroup any more: it ended, or its name was never seen.");
-      else this.#fill(ex);
+      if (ex === null) {
+        this.#say("The daemon does not know this cgroup any more: it ended, or its name was never seen.");
+        return;
+      }
+      this.#fill(ex);
+      await Promise.all(Object.keys(parts).map((part) => this.#read(part, path)));
     } catch (e) {
-      if (path === this.#path) this.#say(`Could not read it: ${e.message}. ${e.hint || ""}`);
+      if (path === this.#path) this.#say(`Could not read it: ${visible(e.message)}. ${visible(e.hint || "")}`);
     } finally {
       if (this.#asked === path) this.#asked = null;
     }
+  }
+
+  async #read(part, path) {
+    if (performance.now() < (this.#more[part]?.again ?? 0)) return this.#show(part);
+    const answer = await detail(part, path);
+    if (path !== this.#path) return;
+    const never = ["not found", "unsupported"].includes(answer.kind);
+    this.#more[part] = { answer, again: performance.now() + (never ? Infinity : parts[part]) };
+    this.#show(part);
+  }
+
+  #show(part) {
+    if (part === "heat") this.#cold();
+    else this.#put("size", this.#more.recommend.answer, () => sizing(this.#more.recommend.answer));
+  }
+
+  #cold() {
+    const box = $("d-cold");
+    if (!box) return;
+    const answer = this.#more.heat?.answer;
+    const wide = box.clientWidth;
+    this.#put("cold", [answer, wide, Math.floor(this.#now / 60_000)], () => cold(answer, this.#now, wide));
   }
 
   #say(s) {
     $("d-body").replaceChildren(el("p", { class: "quiet" }, s));
   }
 
+  /** Fills a section only when what it is made from has changed, so that a selection or a reader in it is not disturbed. */
+  #put(name, from, make) {
+    const box = $(`d-${name}`);
+    const key = JSON.stringify(from) ?? "none";
+    if (!box || box.dataset.key === key) return;
+    box.dataset.key = key;
+    const kids = make();
+    box.closest("section").hidden = !kids.length;
+    box.replaceChildren(...kids);
+  }
+
   #fill({ cgroup: c, params: ps, decisions }) {
-    text($("d-class"), visible(`${c.class} · ${c.managed ? "managed" : "observed"}`));
+    const ds = decisions || [];
+    text($("d-class"), visible(`${c.class} · ${c.managed ? "managed" : "observed"}${c.incompressible ? " · incompressible" : ""}`));
     text($("d-why"), visible(c.why || ""));
-    const body = $("d-body");
-    const top = body.scrollTop;
-    body.replaceChildren(
-      ...this.#signals(decisions[0], c),
-      el("h3", {}, "Memory"),
-      this.#facts(c),
-      el("h3", {}, "Decisions"),
-      this.#decisions(decisions),
-      ...this.#params(ps));
-    body.scrollTop = top;
+    if (!$("d-signals")) {
+      $("d-body").replaceChildren(...sections.map(([name, title]) => el("section", { "aria-labelledby": `d-h-${name}` },
+        el("h3", { id: `d-h-${name}` }, title), el("div", { id: `d-${name}` }))));
+    }
+    this.#put("signals", [ds[0], c.psi, c.psi_why], () => this.#signals(ds[0], c));
+    this.#cold();
+    this.#put("slo", c.slo, () => slo(c.slo));
+    if (!this.#more.recommend) this.#put("size", "reading", () => sizing());
+    this.#put("memory", c, () => memory(c, tierLabel).concat(this.#traffic(c)));
+    this.#put("log", ds.slice(0, 60), () => [this.#decisions(ds)]);
+    this.#put("params", ps, () => this.#params(ps));
   }
 
   #signals(d, c) {
-    const out = [el("h3", {}, "Signals and their targets")];
+    const out = [];
     if (!c.psi) out.push(el("p", { class: "quiet" }, `Pressure is unavailable: ${visible(c.psi_why || "no reason given")}. Refault cost is the brake.`));
     if (!d?.inputs?.length) {
       out.push(el("p", { class: "quiet" }, "No decision yet."));
@@ -101,15 +179,10 @@ export class Drawer {
     return out;
   }
 
-  #facts(c) {
-    const rows = [
-      ["Resident", bytes(c.usage_bytes)], ["Peak", bytes(c.peak_bytes)], ["Floor", bytes(c.floor_bytes)],
-      ["Anonymous", bytes(c.anon_bytes)], ["Files", bytes(c.file_bytes)], ["Net saving", bytes(c.saving_net_bytes)],
-      ...Object.entries(c.offloaded_bytes || {}).map(([t, n]) => [`In ${tierLabel(t)}`, bytes(n)]),
-      ["Refaults/s", rate(c.refaults_per_s)], ["Major faults/s", rate(c.major_faults_per_s)],
-    ];
+  #traffic(c) {
+    const rows = [["Refaults/s", rate(c.refaults_per_s)], ["Major faults/s", rate(c.major_faults_per_s)]];
     if (c.psi) rows.push(["Memory some", percent(c.mem_some)], ["IO some", percent(c.io_some)]);
-    return el("dl", { class: "grid" }, ...rows.map(([k, v]) => el("div", {}, el("dt", {}, k), el("dd", {}, v))));
+    return facts(rows);
   }
 
   #decisions(ds) {
@@ -124,7 +197,7 @@ export class Drawer {
   #params(ps) {
     const keys = Object.keys(ps || {});
     if (!keys.length) return [];
-    return [el("h3", {}, "Targets of its class"), el("dl", { class: "grid" }, ...keys.sort().map((k) => {
+    return [el("dl", { class: "grid" }, ...keys.sort().map((k) => {
       const [label, show] = params[k] || [visible(k), String];
       return el("div", {}, el("dt", {}, label), el("dd", {}, show(ps[k])));
     }))];

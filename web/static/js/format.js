@@ -36,7 +36,7 @@ export function percent(x) {
   const p = 100 * x;
   if (p === 0) return "0 %";
   if (Math.abs(p) < 0.01) return "<0.01 %";
-  return `${p.toFixed(Math.abs(p) >= 10 ? 0 : Math.abs(p) >= 1 ? 1 : 2)} %`;
+  return `${p.toFixed(Math.abs(p) >= 9.95 ? 0 : Math.abs(p) >= 0.995 ? 1 : 2)} %`;
 }
 
 /** Two shares in one unit: "0.01 / 0.42 %". */
@@ -66,6 +66,15 @@ export function duration(s) {
   if (a < 5400) return `${Math.round(a / 60)} min`;
   if (a < 172800) return `${Math.round(a / 3600)} h`;
   return `${Math.round(a / 86400)} d`;
+}
+
+/** A length in seconds that is a whole number of minutes mostly: "1 min", "60 min", "90 s". */
+export const minutes = (s) => (s >= 60 && s % 60 === 0 ? `${s / 60} min` : duration(s));
+
+/** A number to three digits, without an exponent and without zeros behind: "0.0312", "1.5". */
+export function number(x) {
+  if (!Number.isFinite(x)) return "–";
+  return (Math.abs(x) >= 1000 ? Math.round(x).toLocaleString("en-US") : String(+x.toPrecision(3))).replace("-", "−");
 }
 
 const two = (n) => String(n).padStart(2, "0");

@@ -73,7 +73,7 @@ export function fillRow(r, c, cols, biggest) {
   });
 }
 
-const brakes = new Set(["mem-pressure", "io-pressure", "refault-cost", "host-pressure", "swap-full"]);
+const brakes = new Set(["mem-pressure", "io-pressure", "refault-cost", "host-pressure", "swap-full", "write-budget", "promotion-rate", "slo", "no-signal", "incompressible"]);
 
 /** Which colour a decision's reason has: taking, waiting, braking, failing. */
 export function reasonTone(d) {
