@@ -16,7 +16,7 @@ import (
 type promotionRun struct {
 	model        sim.Reclaim
 	law, disk    string
-	target       float64 // of memory pressure for tmo, of promotions a minute for gswap
+	target       float64 // of memory pressure for tmo, of promotions a minute for gswap, of refault cost for composite
 	saving, rate float64 // net share; promotions a minute as a share of the working set
 	psi, io      float64 // memory and io pressure, shares of time
 	slow         float64 // mean of the requests, times that without offload
@@ -28,10 +28,11 @@ var (
 	slowDisk = sim.Latency{P50: time.Millisecond, P99: 15 * time.Millisecond}
 )
 
-// Around the published 0.1 % of the time and 0.2 % of the working set a minute.
+// Around the published 0.1 % of the time and 0.2 % of the working set a minute, and composite's 0.2 % of the time.
 var (
-	tmoTargets   = []float64{0.00025, 0.0005, 0.001, 0.002, 0.004}
-	gswapTargets = []float64{0.0005, 0.001, 0.002, 0.004, 0.008}
+	tmoTargets       = []float64{0.00025, 0.0005, 0.001, 0.002, 0.004}
+	gswapTargets     = []float64{0.0005, 0.001, 0.002, 0.004, 0.008}
+	compositeTargets = gswapTargets
 )
 
 // Three hours are enough for every setting to find its size. Pages are nearly of the real size here: when one stands for
@@ -41,7 +42,7 @@ const (
 	promotionScale = 2
 )
 
-// promotions runs tmo and gswap over a range of targets on both disks. The store is read in all its parts, a few hundred
+// promotions runs tmo, gswap and composite over a range of targets on both disks. The store is read in all its parts, a few hundred
 // times a second, so that its heat falls off evenly and every target finds a size of its own.
 func promotions(ctx context.Context, seeds int) ([]promotionRun, error) {
 	w, ok := sim.WorkloadNamed("zipf", promotionSpan)
@@ -58,6 +59,9 @@ func promotions(ctx context.Context, seeds int) ([]promotionRun, error) {
 			}
 			for _, t := range gswapTargets {
 				out = append(out, promotionRun{model: m, law: policy.GSwap, disk: disk, target: t})
+			}
+			for _, t := range compositeTargets {
+				out = append(out, promotionRun{model: m, law: policy.Composite, disk: disk, target: t})
 			}
 		}
 	}
@@ -76,10 +80,13 @@ func (p *promotionRun) measure(w sim.Workload, seeds int) error {
 		latency := map[string]sim.Latency{"fast": fastDisk, "throttled": slowDisk}[p.disk]
 		cfg.Tiers = sim.Tiers{Disk: sim.Disk{Latency: latency, Capacity: 4 << 30}, File: latency}
 		params := policy.Params{}
-		if p.law == policy.TMO {
+		switch p.law {
+		case policy.TMO:
 			params.MemPressure, params.IOPressure = p.target, p.target
-		} else {
+		case policy.GSwap:
 			params.Promotion = p.target
+		default:
+			params.RefaultCost = p.target
 		}
 		cfg.Law = lawOf(p.law, params)
 		var pressure, ioPressure, working, n float64
