@@ -1,11 +1,14 @@
 package offload
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spillway-io/spillway/internal/testkit"
+	"github.com/spillway-io/spillway/internal/worker"
+	"github.com/spillway-io/spillway/offload/policy"
 	"github.com/spillway-io/spillway/offload/tier"
 )
 
@@ -143,5 +146,28 @@ func TestFileCostUnknownSaysWhy(t *testing.T) {
 	a.measure(measuring{fileWhy: "no disk"}, time.Now())
 	if s := a.Status(); s.FileRefault != nil || s.FileRefaultWhy != "no disk" {
 		t.Errorf("%+v, %q", s.FileRefault, s.FileRefaultWhy)
+	}
+}
+
+// TestPayingBackHidesNoStall: a large cgroup whose last step took too much is still read every period, so that a stall is
+// answered at once.
+func TestPayingBackHidesNoStall(t *testing.T) {
+	m := newMachine(t, testkit.CgroupV2)
+	g := busy
+	m.Put("/app", g)
+	w := newFakeWorker()
+	w.answer = func(_ context.Context, s worker.Step) (worker.StepResult, error) {
+		return worker.StepResult{Before: g.Usage, After: g.Usage - 8*s.Bytes}, nil // seven steps ahead
+	}
+	a := m.agent(w, func(c *Config) { c.Roots = []string{"/app"} })
+	at := ticks(a, 3, time.Now())
+	if n := len(w.steps); n != 1 {
+		t.Fatalf("%d steps, want one and then paying back", n)
+	}
+	g.RefaultAnon += 1500
+	m.Put("/app", g)
+	ticks(a, 1, at)
+	if d := a.Decisions("/app", 1); len(d) != 1 || d[0].Reason != string(policy.RefaultCost) {
+		t.Errorf("a stall while paying back is answered by %+v", d)
 	}
 }

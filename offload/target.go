@@ -81,7 +81,8 @@ func (t *target) closePSI(why string) {
 
 // idleReads is how many periods in a row a cgroup is not read while no step can be due, so that nothing needs a brake:
 // while it is idle at its floor, watched by its usage alone, and while it pays back what a step took too much. Most of
-// 200 cgroups on a node are small; the steps from such a one are far smaller than a folio.
+// 200 cgroups on a node are small; the steps from such a one are far smaller than a folio. A large one is read every
+// period: a stall is to be answered at once, also when the answer changes nothing.
 const idleReads = 10
 
 // decide samples t, asks its law and, if the answer is a step, adds it to the batch.
@@ -96,7 +97,7 @@ func (a *Agent) decide(t *target, now time.Time, period time.Duration) {
 			return
 		}
 	}
-	if t.havePrev && !t.inFlight && t.asked > 0 && t.debt >= t.asked && t.idle < idleReads {
+	if t.havePrev && !t.inFlight && t.asked > 0 && t.asked < grain/2 && t.debt >= t.asked && t.idle < idleReads {
 		t.debt -= t.asked
 		t.idle++
 		a.mu.Lock()

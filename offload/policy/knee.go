@@ -4,7 +4,7 @@ import "math"
 
 // knee remembers the safe size of one cgroup: the smallest size known not to hurt.
 //
-// It is found in two ways. One is the balance of a descent: once a quarter of what was lately taken comes back,
+// It is found in two ways. One is the balance of a descent: once a seventh of what was lately taken comes back,
 // at a rate that costs something, the pages still resident are in use. The other is being hurt twice at about
 // the same size shortly after taking something; once may have been chance.
 //
@@ -42,7 +42,7 @@ type flow struct {
 }
 
 const (
-	comeBack    = 0.25      // share of what was taken that comes back: the knee
+	comeBack    = 0.15      // share of what was taken that comes back: the knee
 	harmlessOf  = 0.05      // of the refault cost target: below it nothing is a knee
 	minSteps    = 6         // a descent is judged after this many steps
 	memory      = 1. / 6    // weight of the newest period in a descent's flow
