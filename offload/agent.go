@@ -156,7 +156,7 @@ func New(cfg Config, deps Deps) (*Agent, error) {
 	a.openBalance()
 	a.openWear(time.Now())
 	a.openHeat()
-	if err := a.setObjectives(cfg.SLO); err != nil {
+	if err := a.setObjectives(cfg.SLO, false); err != nil {
 		return nil, err
 	}
 	if err := a.scan(); err != nil {
@@ -290,11 +290,12 @@ func (a *Agent) apply(cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("offload: classes: %w", err)
 	}
-	watch := !reflect.DeepEqual(cfg.SLO, a.cfg.SLO) || cfg.Period != a.cfg.Period
+	samePeriod := cfg.Period == a.cfg.Period
+	watch := !reflect.DeepEqual(cfg.SLO, a.cfg.SLO) || !samePeriod
 	a.cfg, a.classes = cfg, classes
 	a.tuneWear(time.Now())
 	if watch {
-		if err := a.setObjectives(cfg.SLO); err != nil {
+		if err := a.setObjectives(cfg.SLO, samePeriod); err != nil {
 			return err
 		}
 		a.openObjectives()

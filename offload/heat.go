@@ -1,7 +1,11 @@
 package offload
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -38,8 +42,7 @@ func (a *Agent) openHeat() {
 	h := &a.heat
 	h.every = a.cfg.Heat.Every
 	if a.deps.Worker == nil || a.cfg.DryRun {
-		h.why = errkind.Hint(errkind.New(errkind.Unsupported, "offload: a dry run does not track access: that resets what the kernel remembers of it"),
-			"watch one cgroup yourself: spillway offload heat CGROUP --for 2m --source clear-refs")
+		h.why = dryHeat()
 		return
 	}
 	h.tracker, h.why = track.Open(a.deps.Root, a.h, a.cfg.Heat)
@@ -53,28 +56,81 @@ func (a *Agent) openHeat() {
 	}
 }
 
+// dryHeat is why a dry run knows nothing.
+func dryHeat() error {
+	return errkind.Hint(errkind.New(errkind.Unsupported, "offload: a dry run does not track access: that resets what the kernel remembers of it"),
+		"watch one cgroup yourself: spillway offload heat CGROUP --for 2m --source clear-refs")
+}
+
+// heatIntentLocked says in a sentence whether access is tracked.
+//
+// +checklocks:a.mu
+func (a *Agent) heatIntentLocked() (will, wont string) {
+	const know = "know how recently memory was touched"
+	h := &a.heat
+	switch {
+	case h.tracker != nil && !a.view.dryRun:
+		return fmt.Sprintf("%s, of managed cgroups (%s, a scan every %v)", know, h.tracker.Source(), h.every), ""
+	case h.tracker != nil || a.cfg.Heat.Source != track.Auto:
+		return "", know + ": " + strings.TrimPrefix(strings.TrimPrefix(cmp.Or(h.why, dryHeat()).Error(), "offload: "), "track: ")
+	}
+	return "", know + ": nothing here that tells it can be used as it is; `spillway offload heat CGROUP` says what it takes"
+}
+
 // trackHeat scans the managed cgroups until ctx ends. Without a source it returns at once.
 func (a *Agent) trackHeat(ctx context.Context) {
 	h := &a.heat
 	if h.tracker == nil {
 		return
 	}
-	defer h.tracker.Close()
 	wait := time.NewTimer(0)
 	defer wait.Stop()
 	warned := false
 	for {
 		select {
 		case <-ctx.Done():
+			h.tracker.Close()
 			return
 		case <-wait.C:
 		}
-		cost, err := a.scanHeat(ctx, time.Now())
+		cost, err := a.patientScan(ctx, time.Now())
+		if errors.Is(err, errAbandoned) {
+			a.log.Warn("access tracking abandoned at the end", "error", err)
+			return
+		}
 		if err != nil && ctx.Err() == nil && !warned {
 			warned = true
 			a.log.Warn("access tracking failed", "error", err, "hint", errkind.HintOf(err))
 		}
 		wait.Reset(max(h.every, time.Duration(float64(cost)/heatShare)))
+	}
+}
+
+// scanPatience is how long a scan may go on when the daemon ends. Between processes it heeds the end at once, but within one
+// it waits for the kernel, for as long as that process holds its own page tables: a page fault on a dead network file
+// system takes for ever.
+const scanPatience = 3 * time.Second
+
+var errAbandoned = errors.New("offload: a scan does not come back; it ends with the process")
+
+// patientScan is scanHeat, which is left to itself when ctx has ended and it has not for scanPatience. The tracker is its own
+// then. Nothing is waiting for what it found, and there is nothing to undo.
+func (a *Agent) patientScan(ctx context.Context, at time.Time) (cost time.Duration, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		cost, err = a.scanHeat(ctx, at)
+	}()
+	select {
+	case <-done:
+		return cost, err
+	case <-ctx.Done():
+	}
+	select {
+	case <-done:
+		return cost, err
+	case <-time.After(scanPatience):
+		return 0, errAbandoned
 	}
 }
 
@@ -105,6 +161,9 @@ func (a *Agent) scanHeat(ctx context.Context, at time.Time) (cost time.Duration,
 func (a *Agent) managedGroups() (out []track.Group) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.view.dryRun { // since a reload
+		return nil
+	}
 	for _, t := range a.view.order {
 		if t.managed {
 			out = append(out, track.Group{Path: t.path, Inode: t.inode})
@@ -128,9 +187,11 @@ func (a *Agent) Heat(path string) (admin.Heat, error) {
 	a.mu.Lock()
 	t := a.view.byPath[path]
 	var managed bool
-	var why string
+	var why, child string
 	var g track.Group
+	dry := a.view.dryRun
 	if t != nil {
+		child = a.managedChildLocked(path)
 		managed, why, g = t.managed, t.row.why, track.Group{Path: t.path, Inode: t.inode}
 	}
 	a.mu.Unlock()
@@ -143,8 +204,13 @@ func (a *Agent) Heat(path string) (admin.Heat, error) {
 			"paths are below the memory controller's mount and begin with /; `spillway status --all` lists them")
 	case h.tracker == nil:
 		return admin.Heat{}, h.why
+	case dry:
+		return admin.Heat{}, dryHeat()
 	case r != nil:
 		return HeatOf(path, *r, h.cpu), nil
+	case !managed && child != "":
+		return admin.Heat{}, errkind.Hint(errkind.New(errkind.Unsupported, "offload: %q has child cgroups, whose accesses are tracked one by one", path),
+			"name one of them, for example %s", child)
 	case !managed:
 		return admin.Heat{}, errkind.Hint(errkind.New(errkind.Unsupported, "offload: %q is only observed (%s), and access is tracked for managed cgroups", path, why),
 			"add it to offload.roots, or watch it yourself: spillway offload heat CGROUP --for 2m")
@@ -155,6 +221,18 @@ func (a *Agent) Heat(path string) (admin.Heat, error) {
 	}
 	return admin.Heat{}, errkind.Hint(errkind.New(errkind.Unknown, "offload: no reading of %q yet", path),
 		"ask again in %v: some sources need two scans", h.every)
+}
+
+// managedChildLocked is a managed cgroup below path, "" when there is none.
+//
+// +checklocks:a.mu
+func (a *Agent) managedChildLocked(path string) string {
+	for _, t := range a.view.order {
+		if t.managed && t.path != path && within(t.path, path) {
+			return t.path
+		}
+	}
+	return ""
 }
 
 // HeatOf is a reading in the admin API's shape. cpu is what the scan cost.

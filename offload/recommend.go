@@ -62,6 +62,9 @@ func (a *Agent) Recommend(path string) ([]admin.Recommendation, error) {
 		case t == nil:
 			return nil, errkind.Hint(errkind.New(errkind.NotFound, "offload: no cgroup %q", path),
 				"paths are below the memory controller's mount and begin with /; `spillway status --all` lists them")
+		case !t.managed && a.managedChildLocked(path) != "":
+			return nil, errkind.Hint(errkind.New(errkind.Unavailable, "offload: nothing to recommend for %q: its children are sized one by one", path),
+				"name one of them, for example %s", a.managedChildLocked(path))
 		case !t.managed:
 			return nil, errkind.Hint(errkind.New(errkind.Unavailable, "offload: nothing to recommend for %q: it is only observed: %s", path, t.row.why),
 				"put it below a root; a dry run is enough to watch it, but only taking memory shows what is needed")

@@ -3,6 +3,7 @@ package offload
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -208,6 +209,11 @@ func (a *Agent) intentLocked() (will, wont []string) {
 		wont = append(wont, "use pressure: "+reason+"; refault cost and available memory are the brakes")
 	}
 	will, wont = a.steeringLocked(will, wont)
+	if yes, no := a.heatIntentLocked(); yes != "" {
+		will = append(will, yes)
+	} else {
+		wont = append(wont, no)
+	}
 	will = append(will, "observe every cgroup")
 	wont = append(wont, "touch cgroups outside the roots, its own cgroup ("+a.self+"), or a setting it did not make")
 	for _, r := range v.missingRoots {
@@ -311,12 +317,11 @@ func (a *Agent) Explain(path string) (admin.Explanation, error) {
 			"paths are below the memory controller's mount and begin with /; `spillway status --all` lists them")
 	}
 	p := t.params
-	return admin.Explanation{
-		Cgroup: t.cgroup(now), Decisions: t.row.newest(kept),
-		Params: map[string]float64{
-			"ratio": p.Ratio, "max_step": p.MaxStep, "mem_pressure": p.MemPressure, "io_pressure": p.IOPressure,
-			"refault_cost": p.RefaultCost, "hold_periods": float64(p.Hold), "floor_bytes": float64(t.row.floor),
-			"promotion": p.Promotion, "percentile": p.Percentile, "warmup_seconds": p.Warmup.Seconds(),
-		},
-	}, nil
+	params := map[string]float64{
+		"ratio": p.Ratio, "max_step": p.MaxStep, "mem_pressure": p.MemPressure, "io_pressure": p.IOPressure,
+		"refault_cost": p.RefaultCost, "hold_periods": float64(p.Hold), "floor_bytes": float64(t.row.floor),
+		"promotion": p.Promotion, "percentile": p.Percentile, "warmup_seconds": p.Warmup.Seconds(),
+	}
+	maps.DeleteFunc(params, func(_ string, v float64) bool { return v == 0 }) // the law does not look at it
+	return admin.Explanation{Cgroup: t.cgroup(now), Decisions: t.row.newest(kept), Params: params}, nil
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math"
+	"reflect"
+	"slices"
 	"time"
 
 	"github.com/spillway-io/spillway/internal/admin"
@@ -62,11 +64,18 @@ type objective struct {
 
 func (o *objective) matches(path string) bool { return len(o.globs.Unused([]string{path})) == 0 }
 
-// setObjectives replaces what the agent watches; opened by openObjectives.
-func (a *Agent) setObjectives(list []SLO) error {
-	a.closeObjectives()
+// setObjectives replaces what the agent watches; opened by openObjectives. An entry that did not change goes on, and what
+// was learnt from it in hours stays. keep is false when none can: their windows have another length.
+func (a *Agent) setObjectives(list []SLO, keep bool) error {
+	before := a.objectives
 	a.objectives = nil
 	for _, s := range list {
+		same := func(o *objective) bool { return o != nil && keep && reflect.DeepEqual(o.SLO, s) }
+		if i := slices.IndexFunc(before, same); i >= 0 {
+			a.objectives = append(a.objectives, before[i])
+			before[i] = nil
+			continue
+		}
 		globs, err := s.globs()
 		if err != nil { // Config.Resolved refused it before
 			return err
@@ -75,10 +84,25 @@ func (a *Agent) setObjectives(list []SLO) error {
 			return slo.Reading{State: slo.Starting, Why: "not asked yet"}, 0
 		}})
 	}
+	for _, o := range before {
+		a.closeObjective(o)
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, t := range a.targets {
-		t.slo, t.row.slo = nil, nil
+		if t.slo != nil && t.slo.objective != a.objectiveOf(t.path) {
+			t.slo, t.row.slo = nil, nil
+		}
+	}
+	return nil
+}
+
+// objectiveOf is the first that matches, or nil.
+func (a *Agent) objectiveOf(path string) *objective {
+	for _, o := range a.objectives {
+		if o.matches(path) {
+			return o
+		}
 	}
 	return nil
 }
@@ -101,13 +125,19 @@ func (a *Agent) openObjectives() {
 
 func (a *Agent) closeObjectives() {
 	for _, o := range a.objectives {
-		if o.watch != nil {
-			if err := o.watch.Close(); err != nil {
-				a.log.Warn("SLO signal not closed", "error", err)
-			}
-			o.watch = nil
-		}
+		a.closeObjective(o)
 	}
+}
+
+// closeObjective ends the watching of o; nil is none.
+func (a *Agent) closeObjective(o *objective) {
+	if o == nil || o.watch == nil {
+		return
+	}
+	if err := o.watch.Close(); err != nil {
+		a.log.Warn("SLO signal not closed", "error", err)
+	}
+	o.watch = nil
 }
 
 // learning is one target's part; it belongs to the goroutine in Run. Nil: no objective matches.
@@ -125,18 +155,16 @@ func (a *Agent) join(t *target) {
 	if t.slo != nil {
 		return
 	}
-	for _, o := range a.objectives {
-		if !o.matches(t.path) {
-			continue
-		}
-		h := fnv.New64a()
-		h.Write([]byte(t.path)) // never fails
-		t.slo = &learning{
-			objective: o,
-			learner:   sensitivity.New(sensitivity.SLO{P99: o.P99, Inflation: o.Inflation}, h.Sum64()^t.inode),
-			advice:    sensitivity.Advice{Scale: 1},
-		}
+	o := a.objectiveOf(t.path)
+	if o == nil {
 		return
+	}
+	h := fnv.New64a()
+	h.Write([]byte(t.path)) // never fails
+	t.slo = &learning{
+		objective: o,
+		learner:   sensitivity.New(sensitivity.SLO{P99: o.P99, Inflation: o.Inflation}, h.Sum64()^t.inode),
+		advice:    sensitivity.Advice{Scale: 1},
 	}
 }
 

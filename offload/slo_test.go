@@ -136,3 +136,49 @@ func TestSLOMetricsAndReload(t *testing.T) {
 		t.Error("the objective outlived its removal from the configuration")
 	}
 }
+
+// A reload that leaves an entry as it is, whatever else it changes, keeps what was learnt from it; one that puts another entry
+// before it does not, and neither does another period.
+func TestReloadKeepsWhatWasLearnt(t *testing.T) {
+	m := newMachine(t, testkit.CgroupV2)
+	a, _ := watched(m, newFakeWorker(), 0)
+	ticks(a, 60, time.Now())
+	blocks := func() int {
+		t.Helper()
+		e, err := a.Explain("/app/a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Cgroup.SLO == nil {
+			return 0
+		}
+		return e.Cgroup.SLO.Blocks
+	}
+	learnt, first := blocks(), a.cfg.SLO[0]
+	if learnt == 0 {
+		t.Fatal("nothing was learnt")
+	}
+	other := SLO{Cgroup: "/app/b", P99: time.Second, Source: slo.Config{TCP: &slo.TCP{Address: "127.0.0.1:2"}}}
+	all := SLO{Cgroup: "/app/*", Source: other.Source}
+	for _, c := range []struct {
+		name   string
+		list   []SLO
+		period time.Duration
+		want   int
+	}{
+		{"another entry", []SLO{first, other}, a.cfg.Period, learnt},
+		{"the other away, and the order changed", []SLO{first}, a.cfg.Period, learnt},
+		{"before it one for others", []SLO{other, first}, a.cfg.Period, learnt},
+		{"before it one that matches", []SLO{all, first}, a.cfg.Period, 0},
+	} {
+		cfg := a.cfg
+		cfg.SLO, cfg.Period = c.list, c.period
+		if err := a.apply(cfg); err != nil {
+			t.Fatal(err)
+		}
+		a.closeObjectives()
+		if got := blocks(); got != c.want {
+			t.Errorf("%s: %d blocks, want %d", c.name, got, c.want)
+		}
+	}
+}

@@ -46,7 +46,10 @@ it scans every --scan, which resets the kernel's access bits, and answers after 
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeCgroup,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path := "/" + strings.TrimLeft(args[0], "/")
+			path := cgroupPath(args[0])
+			if !cmd.Flags().Changed("scan") {
+				f.scan = min(max((f.span/4).Truncate(time.Second), time.Second), time.Minute)
+			}
 			if err := f.check(); err != nil {
 				return usage(cmd, err)
 			}
@@ -60,7 +63,7 @@ it scans every --scan, which resets the kernel's access bits, and answers after 
 		},
 	}
 	c.Flags().DurationVar(&f.span, "for", 0, "watch for this long where no daemon does, 2s to 24h")
-	c.Flags().DurationVar(&f.scan, "scan", time.Minute, "with --for: time between two scans, at least 1s")
+	c.Flags().DurationVar(&f.scan, "scan", 0, "with --for: time between two scans, at least 1s (default a quarter of --for, at most 1m)")
 	c.Flags().StringVar(&f.source, "source", string(track.Auto), "with --for: auto, mglru, idle or clear-refs")
 	addSysroot(c, &f.sysroot)
 	return c

@@ -130,7 +130,7 @@ func (n *node) reloads(ctx context.Context) {
 		}
 		n.tell(fmt.Sprintf("%s\nMONOTONIC_USEC=%d", daemon.Reloading, sys.MonotonicNow().Microseconds()))
 		if err := n.agent.Reload(ctx); err != nil {
-			n.log.Error("configuration not reloaded; the old one stays in force", "error", err)
+			n.log.Error("configuration not reloaded; the old one stays in force", "error", err, "hint", errkind.HintOf(err))
 		}
 		n.tell(daemon.Ready)
 	}

@@ -19,8 +19,8 @@ import (
 func (a *app) offloadCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "offload",
-		Short:   "Ask the daemon why it offloads what it offloads",
-		Example: "  spillway offload explain /kubepods/burstable/pod7/app\n  spillway offload decisions",
+		Short:   "Why memory is offloaded or not, how cold it is, what to request, how to tune",
+		Example: "  spillway offload explain /kubepods/burstable/pod7/app\n  spillway offload heat /kubepods/burstable/pod7/app\n  spillway offload recommend",
 	}
 	c.AddCommand(a.explainCommand(), a.decisionsCommand(), a.heatCommand(), a.recordCommand(), a.tuneCommand(), a.recommendCommand())
 	return c
@@ -34,11 +34,7 @@ func (a *app) explainCommand() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeCgroup,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path := args[0]
-			if !strings.HasPrefix(path, "/") {
-				path = "/" + path
-			}
-			e, err := a.client().Explain(cmd.Context(), path)
+			e, err := a.client().Explain(cmd.Context(), cgroupPath(args[0]))
 			if err != nil {
 				return err
 			}
@@ -47,11 +43,19 @@ func (a *app) explainCommand() *cobra.Command {
 	}
 }
 
+// cgroupPath is a cgroup as a person writes it, the way the daemon names it: with a slash before it and none behind.
+func cgroupPath(arg string) string { return "/" + strings.Trim(arg, "/") }
+
 // completeCgroup offers the cgroups a running daemon knows; without one it offers nothing.
 func (a *app) completeCgroup(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+	return a.completeCgroups(cmd, args, prefix)
+}
+
+// completeCgroups is completeCgroup for commands that take several.
+func (a *app) completeCgroups(cmd *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	cgroups, err := a.client().Cgroups(cmd.Context())
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -78,6 +82,9 @@ func (a *app) decisionsCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 || limit > admin.MaxDecisions {
 				return usage(cmd, errkind.New(errkind.Invalid, "offload: decisions: --limit %d is outside 1 to %d", limit, admin.MaxDecisions))
+			}
+			if cgroup != "" {
+				cgroup = cgroupPath(cgroup)
 			}
 			ds, err := a.client().Decisions(cmd.Context(), cgroup, limit)
 			if err != nil {

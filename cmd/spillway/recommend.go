@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml"
@@ -49,7 +48,7 @@ comes back the answer is an upper bound and is marked with ≤.
 
 -o yaml prints resources.requests.memory as a container's spec has it.`,
 		Example:           "  spillway offload recommend\n  spillway offload recommend /kubepods/burstable/pod7/app -o yaml",
-		ValidArgsFunction: a.completeCgroup,
+		ValidArgsFunction: a.completeCgroups,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			rs, err := a.recommendations(cmd, args)
 			if err != nil {
@@ -74,10 +73,7 @@ func (a *app) recommendations(cmd *cobra.Command, paths []string) ([]admin.Recom
 	}
 	var all []admin.Recommendation
 	for _, p := range paths {
-		if !strings.HasPrefix(p, "/") {
-			p = "/" + p
-		}
-		rs, err := a.client().Recommend(cmd.Context(), p)
+		rs, err := a.client().Recommend(cmd.Context(), cgroupPath(p))
 		if err != nil {
 			return nil, err
 		}

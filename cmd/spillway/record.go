@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
 	"github.com/spillway-io/spillway/internal/admin"
@@ -42,14 +43,15 @@ func (a *app) recordCommand() *cobra.Command {
 		Use:   "record CGROUP...",
 		Short: "Record how cgroups use their memory, as a trace for tuning",
 		Long: `Ask the running daemon at the end of each interval how recently the memory of these cgroups and of those
-below them was touched, and write a trace. Ctrl-C ends it early and keeps what was recorded.
+below them was touched, and write a trace. Ctrl-C ends it early and keeps what was recorded. What there is so far
+is written after the first interval and then every ten minutes, so that a kill loses no more than that.
 
 Cgroups whose accesses the daemon does not track are left out; where it tracks none, the trace holds sizes and
 refaults only, which tell load but no ages.`,
 		Example: `  spillway offload record /kubepods --for 24h --every 5m --out fleet.trace
   spillway offload record /batch/job1 /batch/job2 --for 10m --out jobs.trace`,
 		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: a.completeCgroup,
+		ValidArgsFunction: a.completeCgroups,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(); err != nil {
 				return usage(cmd, err)
@@ -66,8 +68,14 @@ refaults only, which tell load but no ages.`,
 	return c
 }
 
-// maxRecording keeps what is held in memory small: 280 bytes for each cgroup.
-const maxRecording = 100_000
+const (
+	// maxRecording is what a reader takes of one job, less a little.
+	maxRecording = 100_000
+	// maxHeld bounds what is held in memory, of all jobs: 280 bytes each, 1.2 GB.
+	maxHeld = 1 << 22
+	// saveEvery bounds what a kill of the recorder loses.
+	saveEvery = 10 * time.Minute
+)
 
 func (f recordFlags) check() error {
 	bad := func(format string, a ...any) error {
@@ -86,7 +94,7 @@ func (f recordFlags) check() error {
 
 func (a *app) record(ctx context.Context, names []string, f recordFlags) error {
 	for i, n := range names {
-		names[i] = "/" + strings.Trim(n, "/")
+		names[i] = cgroupPath(n)
 	}
 	switch _, missing, err := a.rows(ctx, names); { // before anything is waited for
 	case err != nil:
@@ -95,26 +103,28 @@ func (a *app) record(ctx context.Context, names []string, f recordFlags) error {
 		return errkind.Hint(errkind.New(errkind.NotFound, "offload: record: no cgroup %q", missing[0]),
 			"paths are below the memory controller's mount and begin with /; `spillway status --all` lists them")
 	}
-	file, err := newFile(f.out)
+	file, err := newFile(f.out) // the name is ours from now on
 	if err != nil {
 		return err
 	}
-	rec := trace.NewRecorder(f.every)
-	answer := a.follow(ctx, rec, names, f)
-	answer.Source = rec.Source()
-	for range rec.Trace().Jobs {
-		answer.Jobs++
+	if err := file.Close(); err != nil {
+		return err
 	}
-	err = trace.Write(file, rec.Trace())
+	rec := trace.NewRecorder(f.every)
+	s := saver{out: f.out, rec: rec}
+	answer := a.follow(ctx, &s, names, f)
+	answer.Source, answer.Jobs = rec.Source(), rec.Jobs()
 	switch {
 	case answer.Intervals == 0:
 		err = errkind.New(errkind.Unavailable, "offload: record: the daemon never answered, or it was stopped before the first interval's end")
 	case answer.Jobs == 0:
 		err = errkind.Hint(errkind.New(errkind.Unavailable, "offload: record: no reading of these cgroups in %v", f.length),
 			"the daemon reads every heat.every, 2m by default, and needs two readings: record for longer")
+	default:
+		err = s.save()
 	}
-	if cerr := file.Close(); err == nil {
-		err = cerr
+	if err != nil && s.held > 0 {
+		return errkind.Hint(err, "%s is good, and holds what was recorded up to %v", f.out, s.at.Format(time.DateTime))
 	}
 	if err != nil {
 		return errors.Join(err, os.Remove(f.out))
@@ -133,15 +143,25 @@ func (a *app) record(ctx context.Context, names []string, f recordFlags) error {
 }
 
 // follow asks at the end of each interval until the time is over or ctx ends.
-func (a *app) follow(ctx context.Context, rec *trace.Recorder, names []string, f recordFlags) recording {
+func (a *app) follow(ctx context.Context, s *saver, names []string, f recordFlags) recording {
 	answer := recording{File: f.out}
+	begin, total := time.Now(), int(f.length/f.every)
 	tick := time.NewTicker(f.every)
 	defer tick.Stop()
-	for n := range int(f.length / f.every) {
+	next := 0 // interval
+	show := a.recording(total)
+	defer show(total)
+	for next < total {
+		show(next)
 		select {
 		case <-ctx.Done():
 			return answer
 		case <-tick.C:
+		}
+		n := f.ended(time.Since(begin), next)
+		answer.Missed += min(n, total) - next
+		if next = n + 1; n >= total {
+			return answer
 		}
 		rows, _, err := a.rows(ctx, names)
 		if err != nil { // a daemon that restarts: a hole, not the end
@@ -149,9 +169,77 @@ func (a *app) follow(ctx context.Context, rec *trace.Recorder, names []string, f
 			continue
 		}
 		answer.Intervals++
-		a.look(ctx, rec, n, rows, &answer)
+		a.look(ctx, s.rec, n, rows, &answer)
+		if err := s.now(time.Now()); err != nil {
+			fmt.Fprintf(a.err, "note: what was recorded so far is not saved, recording goes on: %s\n", cli.Escape(err.Error()))
+		}
+		if s.rec.Held() >= maxHeld {
+			answer.Note = fmt.Sprintf("it ended early: %d intervals of all cgroups together are the most; name fewer cgroups or longer intervals", s.rec.Held())
+			return answer
+		}
 	}
 	return answer
+}
+
+// ended is the number of the interval that ended last, after since. It goes by the clock, not by counting: a daemon that
+// was slow to answer, or a recorder that was stopped, must not stretch the trace.
+func (f recordFlags) ended(since time.Duration, atLeast int) int {
+	return max(int(since/f.every)-1, atLeast)
+}
+
+// recording draws how far it is, on a terminal only.
+func (a *app) recording(total int) func(done int) {
+	out, isFile := a.err.(*os.File)
+	if !isFile || !term.IsTerminal(out.Fd()) {
+		return func(int) {}
+	}
+	return func(done int) {
+		if done >= total {
+			fmt.Fprint(out, "\r\x1b[K")
+			return
+		}
+		fmt.Fprintf(out, "\r\x1b[K%d of %d intervals recorded", done, total)
+	}
+}
+
+// saver keeps the file at out up to date with what was recorded. The file is replaced as a whole: it is a good trace at
+// any time after the first save.
+type saver struct {
+	out  string
+	rec  *trace.Recorder
+	held int       // intervals that the file holds; 0: it is empty
+	at   time.Time // of the last save
+	next time.Time
+}
+
+// now saves when it is time to. A save that takes long makes the next one wait: a hundredth of the time is enough.
+func (s *saver) now(at time.Time) error {
+	if s.rec.Held() == 0 || at.Before(s.next) {
+		return nil
+	}
+	err := s.save()
+	s.next = at.Add(max(saveEvery, 100*time.Since(at)))
+	return err
+}
+
+func (s *saver) save() error {
+	temp := s.out + ".part"
+	f, err := newFile(temp)
+	if err != nil {
+		return err
+	}
+	err = trace.Write(f, s.rec.Trace())
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(temp, s.out)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("offload: record: %w", err), os.Remove(temp))
+	}
+	s.held, s.at = s.rec.Held(), time.Now()
+	return nil
 }
 
 // look records one interval. Where some cgroups are tracked the others are left out: without ages they would only

@@ -94,6 +94,67 @@ func TestRecordsWhatIsTracked(t *testing.T) {
 	}
 }
 
+// TestRecordGoesByTheClock: whoever was slow or stopped, interval n is the n-th after the beginning.
+func TestRecordGoesByTheClock(t *testing.T) {
+	f := recordFlags{every: time.Minute}
+	for _, c := range []struct {
+		since time.Duration
+		next  int
+		want  int
+	}{
+		{time.Minute, 0, 0}, {time.Minute - time.Microsecond, 0, 0}, {2 * time.Minute, 1, 1}, {2*time.Minute + 59*time.Second, 1, 1},
+		{10 * time.Minute, 3, 9}, {time.Hour, 2, 59}, {time.Minute, 5, 5},
+	} {
+		if got := f.ended(c.since, c.next); got != c.want {
+			t.Errorf("after %v, %d intervals recorded: the last is %d, want %d", c.since, c.next, got, c.want)
+		}
+	}
+}
+
+// TestRecordSavesAsItGoes: a disk that fills up later costs what came later, not the day before.
+func TestRecordSavesAsItGoes(t *testing.T) {
+	rec := trace.NewRecorder(time.Minute)
+	s := saver{out: filepath.Join(t.TempDir(), "t"), rec: rec}
+	at := time.Now()
+	if err := s.now(at); err != nil || s.held != 0 {
+		t.Fatalf("nothing recorded: %v, %d", err, s.held)
+	}
+	held := func() (n int) {
+		f, err := os.Open(s.out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		tr, err := trace.Read(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for j, err := range tr.Jobs {
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += len(j.Intervals)
+		}
+		return n
+	}
+	for n, want := range []int{1, 1, 3} {
+		rec.Add(n, trace.Seen{Name: "/a"})
+		if err := s.now(at.Add(time.Duration(n) * saveEvery / 2)); err != nil {
+			t.Fatal(err)
+		}
+		if got := held(); got != want {
+			t.Errorf("after %d intervals the file holds %d, want %d", n+1, got, want)
+		}
+	}
+	if err := os.Mkdir(s.out+".part", 0o700); err != nil { // no room for the next
+		t.Fatal(err)
+	}
+	rec.Add(3, trace.Seen{Name: "/a"})
+	if err := s.save(); err == nil || held() != 3 {
+		t.Errorf("%v, %d intervals", err, held())
+	}
+}
+
 // TestRecordLeavesNoFile when there was nothing to record, or it was stopped at once.
 func TestRecordLeavesNoFile(t *testing.T) {
 	a := &app{out: new(bytes.Buffer), err: new(bytes.Buffer), socket: serve(t, tracking{})}

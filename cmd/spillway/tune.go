@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"os"
 	"strings"
 	"time"
@@ -109,8 +108,7 @@ func (a *app) tune(ctx context.Context, f tuneFlags) error {
 		}
 		total, name = 0, f.file+", source "+t.Source
 	}
-	t.Jobs = until(ctx, t.Jobs)
-	r, err := replay.Tune(t, f.search, a.counting(total))
+	r, err := replay.Tune(ctx, t, f.search, a.counting(total))
 	switch {
 	case errors.Is(err, replay.ErrNothingCold):
 		return errkind.Hint(errkind.Wrap(errkind.Invalid, fmt.Errorf("offload: tune: the trace (%s) holds no memory idle for %v: every setting saves nothing", name, policy.Age(0))),
@@ -129,20 +127,6 @@ func (a *app) tune(ctx context.Context, f tuneFlags) error {
 		return nil
 	}
 	return writeNew(f.out, []byte(fragment(name, r)))
-}
-
-// until ends a trace when ctx does.
-func until(ctx context.Context, jobs iter.Seq2[*replay.Job, error]) iter.Seq2[*replay.Job, error] {
-	return func(yield func(*replay.Job, error) bool) {
-		for j, err := range jobs {
-			if ctx.Err() != nil {
-				j, err = nil, context.Cause(ctx)
-			}
-			if !yield(j, err) || err != nil {
-				return
-			}
-		}
-	}
 }
 
 // counting draws how far a replay is, on a terminal only; total 0 is unknown.
@@ -208,12 +192,11 @@ func writeTuning(w io.Writer, name string, r replay.Report) error {
 	return nil
 }
 
-// short is a whole number of minutes as a person writes it: 45m, 2h10m.
 // fragment is the winner as configuration. K and S are for every class; P is the target of latency, and the other
 // classes keep their multiples of the default.
 func fragment(name string, r replay.Report) string {
 	x := *r.Winner
-	all := fmt.Sprintf("percentile: %g, warmup: %v", x.Percentile, x.Warmup)
+	all := fmt.Sprintf("percentile: %g, warmup: %s", x.Percentile, spanText(admin.Duration(x.Warmup)))
 	return fmt.Sprintf(`# spillway offload tune, %s: %d jobs, %d settings, seed %d
 # saves %.1f %% of the memory before compression; %.2f %% of the job-minutes are over %.3g %% of the working set a minute
 offload:

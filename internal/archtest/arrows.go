@@ -109,7 +109,7 @@ func TestOnly(m *Module) (out []Finding) {
 
 // allowed in a package that decides: calculation and text, nothing that reads a file, a clock or the network.
 var calculating = []string{
-	"bytes", "cmp", "container/heap", "encoding/json", "errors", "fmt", "iter", "maps", "math", "math/bits", "math/cmplx", "math/rand/v2",
+	"bytes", "cmp", "container/heap", "context", "encoding/json", "errors", "fmt", "iter", "maps", "math", "math/bits", "math/cmplx", "math/rand/v2",
 	"regexp", "slices", "sort", "strconv", "strings", "time", "unicode", "unicode/utf8",
 }
 
@@ -135,6 +135,11 @@ func Deciding(m *Module) (out []Finding) {
 		f.uses(f.ast, "time", func(name string, line int) {
 			if slices.Contains(clocks, name) {
 				out = append(out, f.at(line, "a deciding package calls time.%s; take the time as part of the sample", name))
+			}
+		})
+		f.uses(f.ast, "context", func(name string, line int) {
+			if strings.HasPrefix(name, "WithTimeout") || strings.HasPrefix(name, "WithDeadline") {
+				out = append(out, f.at(line, "a deciding package calls context.%s, which reads the clock; let the caller do it", name))
 			}
 		})
 		f.uses(f.ast, "math/rand/v2", func(name string, line int) {

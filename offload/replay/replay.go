@@ -2,6 +2,7 @@ package replay
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -64,9 +65,13 @@ type replayer struct {
 // maxSettings bounds what one replay compares: 6 KB each.
 const maxSettings = 10_000
 
+// lookUp is how many intervals are replayed between two looks at the context: milliseconds for a thousand settings.
+const lookUp = 16
+
 // Replay runs every setting over the trace in one pass. target is the promotion rate that Result.Over compares
-// with, which need not be the one the settings choose ages by. progress, if not nil, hears how many jobs are done.
-func Replay(t Trace, target float64, settings []Setting, progress func(jobs int)) (Fleet, []Result, error) {
+// with, which need not be the one the settings choose ages by. progress, if not nil, hears how many jobs are done. When
+// ctx ends so does the replay, within a job too, with its cause.
+func Replay(ctx context.Context, t Trace, target float64, settings []Setting, progress func(jobs int)) (Fleet, []Result, error) {
 	if t.Interval <= 0 || !(target > 0 && target < 1) || len(settings) > maxSettings {
 		return Fleet{}, nil, fmt.Errorf("replay: interval %v, target %v or %d settings make no sense", t.Interval, target, len(settings))
 	}
@@ -81,7 +86,9 @@ func Replay(t Trace, target float64, settings []Setting, progress func(jobs int)
 		if err != nil {
 			return Fleet{}, nil, err
 		}
-		r.job(j, t.Interval)
+		if err := r.job(ctx, j, t.Interval); err != nil {
+			return Fleet{}, nil, err
+		}
 		if progress != nil {
 			progress(r.jobs)
 		}
@@ -93,12 +100,18 @@ func Replay(t Trace, target float64, settings []Setting, progress func(jobs int)
 	return r.fleet(), results, nil
 }
 
-func (r *replayer) job(j *Job, interval time.Duration) {
+func (r *replayer) job(ctx context.Context, j *Job, interval time.Duration) error {
 	for i := range r.each {
 		r.each[i].past = policy.Threshold{}
 	}
+	if ctx.Err() != nil { // a job may have no interval
+		return context.Cause(ctx)
+	}
 	var memory, cold float64
 	for i := range j.Intervals {
+		if i%lookUp == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		v := &j.Intervals[i]
 		var stored, promoted [policy.Ages + 1]float64 // from each age on; the last one is nothing
 		for a := policy.Ages - 1; a >= 0; a-- {
@@ -122,6 +135,7 @@ func (r *replayer) job(j *Job, interval time.Duration) {
 	if memory > 0 {
 		r.jobCold = append(r.jobCold, cold/memory)
 	}
+	return nil
 }
 
 // interval decides by what earlier intervals taught, accounts, and learns.

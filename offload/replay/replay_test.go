@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"context"
 	"errors"
 	"math"
 	"reflect"
@@ -50,7 +51,7 @@ func TestByHand(t *testing.T) {
 	j := Job{Name: "a", Intervals: steady(100, 700*mb, map[int]int64{0: 200 * mb, 4: 100 * mb}, map[int]int64{0: 5 * mb, 4: 5 * mb})}
 	// The warm-up of 23 min covers 5 intervals; the first decides on nothing anyway.
 	set := Setting{Percentile: 98, Warmup: 23 * time.Minute, Promotion: 0.002}
-	f, rs, err := Replay(of(5*time.Minute, j), 0.002, []Setting{set}, nil)
+	f, rs, err := Replay(t.Context(), of(5*time.Minute, j), 0.002, []Setting{set}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +79,7 @@ func TestNothingIsKnownBefore(t *testing.T) {
 	calm := steady(50, 700*mb, map[int]int64{0: 300 * mb}, nil)
 	burst := steady(1, 700*mb, map[int]int64{0: 300 * mb}, map[int]int64{0: 100 * mb})
 	j := Job{Intervals: slices.Concat(calm, burst, calm)}
-	_, rs, err := Replay(of(5*time.Minute, j), 0.002, []Setting{{Percentile: 50, Warmup: 1, Promotion: 0.002}}, nil)
+	_, rs, err := Replay(t.Context(), of(5*time.Minute, j), 0.002, []Setting{{Percentile: 50, Warmup: 1, Promotion: 0.002}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +109,7 @@ func TestAgreesWithTheLaw(t *testing.T) {
 			Percentile: rapid.Float64Range(1, 100).Draw(t, "K"), Promotion: rapid.Float64Range(1e-5, 0.1).Draw(t, "P"),
 			Warmup: time.Duration(rapid.Int64Range(1, 7200).Draw(t, "S")) * time.Second,
 		}
-		_, rs, err := Replay(of(time.Minute, j), 0.002, []Setting{s}, nil)
+		_, rs, err := Replay(t.Context(), of(time.Minute, j), 0.002, []Setting{s}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +145,7 @@ func TestAgreesWithTheLaw(t *testing.T) {
 // than 43 % in one job of ten, a fifth of what is cold stored by the published setting. The rest is assumed.
 func TestFit(t *testing.T) {
 	for seed := range uint64(4) {
-		f, rs, err := Replay(fleet(seed, 1000, 3*day), 0.002, []Setting{Published()}, nil)
+		f, rs, err := Replay(t.Context(), fleet(seed, 1000, 3*day), 0.002, []Setting{Published()}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -218,7 +219,7 @@ func TestTune(t *testing.T) {
 	search := Search{Seed: 3, Trials: 60, Target: 0.002, Within: 0.98}
 	tr := fleet(7, 60, 2*day)
 	heard := 0
-	r, err := Tune(tr, search, func(int) { heard++ })
+	r, err := Tune(t.Context(), tr, search, func(int) { heard++ })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +237,7 @@ func TestTune(t *testing.T) {
 			t.Errorf("%+v keeps the target and saves more than the winner", x)
 		}
 	}
-	again, err := Tune(tr, search, nil)
+	again, err := Tune(t.Context(), tr, search, nil)
 	if err != nil || !reflect.DeepEqual(r, again) {
 		t.Error("the same search differs", err)
 	}
@@ -248,10 +249,10 @@ func TestTune(t *testing.T) {
 func TestTuneSaysWhy(t *testing.T) {
 	search := Search{Trials: 5, Target: 0.002, Within: 0.98}
 	hot := of(5*time.Minute, Job{Intervals: steady(10, 100*mb, nil, nil)})
-	if _, err := Tune(hot, search, nil); !errors.Is(err, ErrNothingCold) {
+	if _, err := Tune(t.Context(), hot, search, nil); !errors.Is(err, ErrNothingCold) {
 		t.Errorf("nothing cold: %v", err)
 	}
-	if _, err := Tune(of(5*time.Minute), search, nil); !errors.Is(err, ErrNothingCold) {
+	if _, err := Tune(t.Context(), of(5*time.Minute), search, nil); !errors.Is(err, ErrNothingCold) {
 		t.Errorf("no jobs: %v", err)
 	}
 	// Bursts of all there is, every other interval: whatever is stored comes back.
@@ -260,23 +261,38 @@ func TestTuneSaysWhy(t *testing.T) {
 		wild = append(wild, steady(1, 100*mb, map[int]int64{16: 100 * mb}, nil)...)
 		wild = append(wild, steady(1, 100*mb, map[int]int64{16: 100 * mb}, map[int]int64{16: 100 * mb})...)
 	}
-	r, err := Tune(of(5*time.Minute, Job{Intervals: wild}), Search{Trials: 1, Target: 0.002, Within: 1}, nil)
+	r, err := Tune(t.Context(), of(5*time.Minute, Job{Intervals: wild}), Search{Trials: 1, Target: 0.002, Within: 1}, nil)
 	if err != nil || r.Winner != nil && r.Winner.Over > 0 {
 		t.Errorf("%v, winner %+v", err, r.Winner)
 	}
 	broken := errors.New("broken")
 	bad := Trace{Interval: time.Minute, Jobs: func(yield func(*Job, error) bool) { yield(nil, broken) }}
-	if _, err := Tune(bad, search, nil); !errors.Is(err, broken) {
+	if _, err := Tune(t.Context(), bad, search, nil); !errors.Is(err, broken) {
 		t.Errorf("source: %v", err)
 	}
 	for _, s := range []Search{{}, {Trials: 1, Target: 2, Within: 0.98}, {Trials: 1, Target: 0.002}, {Trials: 1e6, Target: 0.002, Within: 1}} {
-		if _, err := Tune(hot, s, nil); err == nil || errors.Is(err, ErrNothingCold) {
+		if _, err := Tune(t.Context(), hot, s, nil); err == nil || errors.Is(err, ErrNothingCold) {
 			t.Errorf("%+v: %v", s, err)
 		}
 	}
 }
 
 // TestRates: quantiles are exact to the width of a bucket.
+// TestEndsWithinAJob: a job of a year under thousands of settings takes minutes; who is told to stop stops before.
+func TestEndsWithinAJob(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	j := Job{Name: "long", Intervals: make([]Interval, 1<<17)}
+	tr := Trace{Interval: time.Minute, Jobs: func(yield func(*Job, error) bool) {
+		cancel(errors.New("enough"))
+		yield(&j, nil)
+	}}
+	heard := 0
+	_, err := Tune(ctx, tr, Search{Trials: 1, Target: 0.002, Within: 0.98}, func(int) { heard++ })
+	if err == nil || err.Error() != "enough" || heard != 0 {
+		t.Errorf("%v, %d jobs replayed", err, heard)
+	}
+}
+
 func TestRates(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		xs := rapid.SliceOfN(rapid.OneOf(rapid.Just(0.0), rapid.Float64Range(1e-8, 100)), 1, 200).Draw(t, "xs")
@@ -302,7 +318,7 @@ func TestRates(t *testing.T) {
 // BenchmarkWeek replays one week of a thousand jobs, made as it goes, with the published setting.
 func BenchmarkWeek(b *testing.B) {
 	for b.Loop() {
-		if _, _, err := Replay(fleet(1, 1000, 7*day), 0.002, []Setting{Published()}, nil); err != nil {
+		if _, _, err := Replay(b.Context(), fleet(1, 1000, 7*day), 0.002, []Setting{Published()}, nil); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -311,7 +327,7 @@ func BenchmarkWeek(b *testing.B) {
 // BenchmarkTune does so with 200.
 func BenchmarkTune(b *testing.B) {
 	for b.Loop() {
-		if _, err := Tune(fleet(1, 1000, 7*day), Search{Seed: 1, Trials: 200, Target: 0.002, Within: 0.98}, nil); err != nil {
+		if _, err := Tune(b.Context(), fleet(1, 1000, 7*day), Search{Seed: 1, Trials: 200, Target: 0.002, Within: 0.98}, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

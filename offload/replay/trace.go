@@ -5,7 +5,8 @@
 // Invariants: the same trace and the same seed give the same report; nothing is learnt from an interval before it
 // was decided; the age a replay decides on comes from policy.Threshold, the code the daemon runs.
 // Ownership: a Job that a Trace yields is valid until the next one; results belong to the caller. One goroutine.
-// Failure: an error of the trace's source ends a replay and is returned as it is; settings out of range are refused.
+// Failure: an error of the trace's source ends a replay and is returned as it is, and so does the end of its context;
+// settings out of range are refused.
 // Non-goals: reading and writing traces (offload/trace). Replay does not model time to reclaim, nor that the
 // kernel picks pages by its own order: it is the published model, in which what has reached the age is stored.
 package replay

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -35,11 +36,11 @@ var ErrNothingCold = errors.New("replay: the trace knows no cold memory")
 
 // Tune tries random settings on the trace, all in one pass. The paper searched with a Gaussian process because one
 // replay of the fleet was expensive to it; here a thousand random ones cost a minute.
-func Tune(t Trace, s Search, progress func(jobs int)) (Report, error) {
+func Tune(ctx context.Context, t Trace, s Search, progress func(jobs int)) (Report, error) {
 	if s.Trials < 1 || s.Trials > maxSettings || !(s.Within > 0 && s.Within <= 1) {
 		return Report{}, errors.New("replay: trials or share of job-minutes out of range")
 	}
-	fleet, all, err := Replay(t, s.Target, s.settings(), progress)
+	fleet, all, err := Replay(ctx, t, s.Target, s.settings(), progress)
 	if err != nil {
 		return Report{}, err
 	}

@@ -95,6 +95,9 @@ func (s *scraper) scrape(ctx context.Context) (map[string]buckets, error) {
 		return nil, err
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("http: answered with status %d, which is no metrics page; redirects are not followed", resp.StatusCode)
+	}
 	return decode(resp.Body, s.cfg.Metric, s.cfg.Labels)
 }
 

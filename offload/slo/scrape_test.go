@@ -51,7 +51,7 @@ func TestScrapes(t *testing.T) {
 		{"no answer", []string{histogram(0, 0, 0, 0), slow}, Slow, "no metrics page within", 0, 0, 0},
 		{"a gap makes no double window", []string{histogram(0, 0, 0, 0), slow, histogram(0, 100, 100, 100)}, Starting, "second scrape", 0, 0, 0},
 		{"an error status", []string{broken}, Failed, "status 500", 0, 0, 0},
-		{"elsewhere", []string{moved}, Missing, "", 0, 0, 0},
+		{"elsewhere", []string{moved}, Failed, "redirects are not followed", 0, 0, 0},
 		{"nonsense", []string{"lat_bucket{le=\"1\"} many\n"}, Failed, "metrics page", 0, 0, 0},
 		{"counts that fall", []string{histogram(5, 4, 3, 3)}, Failed, "do not ascend", 0, 0, 0},
 		{"a line without end", []string{long}, Failed, "longer than", 0, 0, 0},

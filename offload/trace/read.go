@@ -49,8 +49,9 @@ func Read(r io.Reader) (replay.Trace, error) {
 
 // decoder reads numbers and remembers the first error, after which it yields zeros.
 type decoder struct {
-	r   *bufio.Reader
-	err error
+	r        *bufio.Reader
+	err      error
+	interval time.Duration // of the header
 }
 
 func (d *decoder) number(what string, most uint64) uint64 {
@@ -106,6 +107,7 @@ func (d *decoder) header() (t replay.Trace, err error) {
 	if d.err == nil && (t.Interval < minInterval || t.Interval > maxInterval) {
 		d.err = invalid("damaged: an interval of %v", t.Interval)
 	}
+	d.interval = t.Interval
 	return t, d.err
 }
 
@@ -142,9 +144,14 @@ func (d *decoder) job(j *replay.Job) {
 	j.Name = d.text("name")
 	j.Start, j.Age = d.seconds("start"), d.seconds("age")
 	j.Intervals = j.Intervals[:0]
+	end := max(j.Start, j.Age) // of its last interval, by either count: times are added up, and must fit
 	for d.number("tag of an interval", tagMore) == tagMore {
 		if len(j.Intervals) >= maxIntervals {
 			d.err = invalid("more than %d intervals in one job", maxIntervals)
+			return
+		}
+		if end += d.interval; end > maxSeconds*time.Second {
+			d.err = invalid("damaged: a job ends more than %d s after the trace or the job began", int64(maxSeconds))
 			return
 		}
 		var v replay.Interval // grows with the bytes that are really there: 36 of them are one of these

@@ -19,6 +19,7 @@ type Recorder struct {
 	source   string
 	jobs     []*replay.Job
 	open     map[string]*replay.Job // by name, the newest
+	held     int                    // intervals of all jobs
 }
 
 // NewRecorder begins a trace; interval is whole seconds, at least one.
@@ -60,7 +61,14 @@ func (r *Recorder) Add(n int, s Seen) {
 		v.Promo[policy.Ages-1] = int64(max(s.Refaults, 0) * r.interval.Seconds() * unit)
 	}
 	j.Intervals = append(j.Intervals, v)
+	r.held++
 }
+
+// Held is how many intervals of all jobs are in memory.
+func (r *Recorder) Held() int { return r.held }
+
+// Jobs is how many there are.
+func (r *Recorder) Jobs() int { return len(r.jobs) }
 
 // binned puts a histogram of any bounds into those of the trace, times by. What an age falls into counts as younger.
 func binned(h heat.Histogram, by float64) (out [policy.Ages]int64) {

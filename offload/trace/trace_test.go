@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -77,8 +78,8 @@ func TestNoReplayDiffers(t *testing.T) {
 		t.Fatal(err)
 	}
 	set := []replay.Setting{replay.Published()}
-	f1, r1, err1 := replay.Replay(in, 0.002, set, nil)
-	f2, r2, err2 := replay.Replay(out, 0.002, set, nil)
+	f1, r1, err1 := replay.Replay(t.Context(), in, 0.002, set, nil)
+	f2, r2, err2 := replay.Replay(t.Context(), out, 0.002, set, nil)
 	if err1 != nil || err2 != nil || f1 != f2 || r1[0] != r2[0] {
 		t.Errorf("%+v %+v %v\n%+v %+v %v", f1, r1, err1, f2, r2, err2)
 	}
@@ -138,6 +139,8 @@ func packed(t testing.TB, parts ...any) []byte {
 	return b.Bytes()
 }
 
+func zeros(n int) []any { return slices.Repeat([]any{0}, n) }
+
 func TestRefuses(t *testing.T) {
 	head := func(interval int, rest ...any) []any {
 		p := []any{interval, unit, policy.Ages}
@@ -162,6 +165,8 @@ func TestRefuses(t *testing.T) {
 		"huge name":       {packed(t, head(300, tagMore, uint64(math.MaxUint64))...), "length of name"},
 		"half a name":     {packed(t, head(300, tagMore, 4096, 0)...), "damaged at name"},
 		"huge amount":     {packed(t, head(300, tagMore, "job", 0, 0, tagMore, uint64(1<<39))...), "working set 549755813888 is more"},
+		"past all time":   {packed(t, append(head(300, tagMore, "job", uint64(maxSeconds), 0, tagMore), zeros(2*policy.Ages+1)...)...), "a job ends more than"},
+		"older than time": {packed(t, append(head(300, tagMore, "job", 0, uint64(maxSeconds), tagMore), zeros(2*policy.Ages+1)...)...), "a job ends more than"},
 		"unknown tag":     {packed(t, head(300, 2)...), "tag of a job 2"},
 		"trailing":        {packed(t, head(300, tagEnd, 7)...), "something follows"},
 	} {

@@ -2,6 +2,7 @@
 package policy
 
 import (
+	"context"
 	"math/rand/v2"
 	_ "os"
 	clock "time"
@@ -12,4 +13,6 @@ import (
 var (
 	started = clock.Now()
 	dice    = rand.IntN(6)
+
+	patience, stop = context.WithTimeout(context.Background(), 1)
 )
