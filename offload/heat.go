@@ -25,6 +25,7 @@ type heatState struct {
 	tracker *track.Tracker // nil: nothing is tracked, why says why; owned by trackHeat
 	why     error
 	every   time.Duration
+	named   bool // the configuration says which source, or none
 
 	mu sync.Mutex
 	// +checklocks:mu
@@ -40,7 +41,7 @@ type heatState struct {
 // openHeat finds a source. Not having one is no failure: no law needs it, and the reason is in GET /v1/heat.
 func (a *Agent) openHeat() {
 	h := &a.heat
-	h.every = a.cfg.Heat.Every
+	h.every, h.named = a.cfg.Heat.Every, a.cfg.Heat.Source != track.Auto
 	if a.deps.Worker == nil || a.cfg.DryRun {
 		h.why = dryHeat()
 		return
@@ -71,7 +72,7 @@ func (a *Agent) heatIntentLocked() (will, wont string) {
 	switch {
 	case h.tracker != nil && !a.view.dryRun:
 		return fmt.Sprintf("%s, of managed cgroups (%s, a scan every %v)", know, h.tracker.Source(), h.every), ""
-	case h.tracker != nil || a.cfg.Heat.Source != track.Auto:
+	case h.tracker != nil || a.view.dryRun || h.named:
 		return "", know + ": " + strings.TrimPrefix(strings.TrimPrefix(cmp.Or(h.why, dryHeat()).Error(), "offload: "), "track: ")
 	}
 	return "", know + ": nothing here that tells it can be used as it is; `spillway offload heat CGROUP` says what it takes"
@@ -93,7 +94,7 @@ func (a *Agent) trackHeat(ctx context.Context) {
 			return
 		case <-wait.C:
 		}
-		cost, err := a.patientScan(ctx, time.Now())
+		cost, err := a.patientScan(ctx, time.Now(), scanPatience)
 		if errors.Is(err, errAbandoned) {
 			a.log.Warn("access tracking abandoned at the end", "error", err)
 			return
@@ -113,23 +114,27 @@ const scanPatience = 3 * time.Second
 
 var errAbandoned = errors.New("offload: a scan does not come back; it ends with the process")
 
-// patientScan is scanHeat, which is left to itself when ctx has ended and it has not for scanPatience. The tracker is its own
+// patientScan is scanHeat, which is left to itself when ctx has ended and it has not for as long as patience. The tracker is its own
 // then. Nothing is waiting for what it found, and there is nothing to undo.
-func (a *Agent) patientScan(ctx context.Context, at time.Time) (cost time.Duration, err error) {
-	done := make(chan struct{})
+func (a *Agent) patientScan(ctx context.Context, at time.Time, patience time.Duration) (time.Duration, error) {
+	type result struct {
+		cost time.Duration
+		err  error
+	}
+	done := make(chan result, 1)
 	go func() {
-		defer close(done)
-		cost, err = a.scanHeat(ctx, at)
+		cost, err := a.scanHeat(ctx, at)
+		done <- result{cost, err}
 	}()
 	select {
-	case <-done:
-		return cost, err
+	case r := <-done:
+		return r.cost, r.err
 	case <-ctx.Done():
 	}
 	select {
-	case <-done:
-		return cost, err
-	case <-time.After(scanPatience):
+	case r := <-done:
+		return r.cost, r.err
+	case <-time.After(patience):
 		return 0, errAbandoned
 	}
 }

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/spillway-io/spillway/internal/errkind"
 	"github.com/spillway-io/spillway/internal/testkit"
@@ -140,4 +143,75 @@ func TestTrackHeatEnds(t *testing.T) {
 	}
 	cancel()
 	<-done
+}
+
+// A dry run since a reload tracks nothing, like one from the start, and tracking resumes after the next.
+func TestDryRunEndsTracking(t *testing.T) {
+	m := heatMachine(t)
+	a := m.agent(newFakeWorker(), func(c *Config) {
+		c.Roots = []string{"/app"}
+		c.Heat.ClearRefs = true
+	})
+	at := time.Now()
+	scan := func(dry bool) (cleared bool) {
+		t.Helper()
+		cfg := a.cfg
+		cfg.DryRun = dry
+		if err := a.apply(cfg); err != nil {
+			t.Fatal(err)
+		}
+		m.file("proc/7/clear_refs", "")
+		if _, err := a.scanHeat(t.Context(), at); err != nil {
+			t.Fatal(err)
+		}
+		at = at.Add(time.Hour) // an epoch
+		b, err := os.ReadFile(filepath.Join(m.Root, "proc/7/clear_refs"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(b) > 0
+	}
+	if !scan(false) || !scan(false) {
+		t.Error("nothing was cleared")
+	}
+	if scan(true) {
+		t.Error("a dry run cleared referenced bits")
+	}
+	if _, err := a.Heat("/app"); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "a dry run does not track") {
+		t.Errorf("in a dry run: %v", err)
+	}
+	if _, no := a.heatIntentLocked(); !strings.Contains(no, "dry run") {
+		t.Errorf("status will not %q", no)
+	}
+	if !scan(false) {
+		t.Error("tracking did not resume")
+	}
+}
+
+// A process whose page tables are held for ever (here: a pipe in place of its smaps) holds up a scan, not the end.
+func TestAScanThatHangsIsAbandoned(t *testing.T) {
+	m := heatMachine(t)
+	a := m.agent(newFakeWorker(), func(c *Config) {
+		c.Roots = []string{"/app"}
+		c.Heat.ClearRefs = true
+	})
+	if _, err := a.scanHeat(t.Context(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(m.Root, "proc/7/smaps")
+	if err := errors.Join(os.Remove(name), unix.Mkfifo(name, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { _, err := a.patientScan(ctx, time.Now(), time.Millisecond); done <- err }()
+	w, err := os.OpenFile(name, os.O_WRONLY, 0) // returns when the scan reads
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	cancel()
+	if err := <-done; !errors.Is(err, errAbandoned) {
+		t.Error(err)
+	}
 }

@@ -124,6 +124,9 @@ func (a *app) watchHeat(ctx context.Context, path string, f heatFlags) (none adm
 		if err == nil {
 			err = res.Errors[g]
 		}
+		if errors.Is(err, cgroup.ErrGone) {
+			return none, errkind.New(errkind.NotFound, "offload: heat: %q was removed after %v of watching", path, at.Sub(begin).Round(time.Second))
+		}
 		if err != nil {
 			return none, err
 		}
@@ -183,7 +186,11 @@ func writeHeat(w io.Writer, h admin.Heat) error {
 	t.Row("cgroup", h.Cgroup)
 	t.Row("source", fmt.Sprintf("%s, a scan every %v, watched for %v", h.Source, spanText(h.Scan), spanText(h.Span)))
 	t.Row("memory", bytesize.Size(h.Seen).String()+" seen")
-	t.Row("working set", fmt.Sprintf("%v touched within 2m (%s)", bytesize.Size(h.WorkingSet), share(h.WorkingSet, h.Seen)))
+	most := ""
+	if time.Duration(h.Span) < heat.WorkingSetIdle { // what has not been watched for that long counts as touched
+		most = "at most "
+	}
+	t.Row("working set", fmt.Sprintf("%s%v touched within 2m (%s)", most, bytesize.Size(h.WorkingSet), share(h.WorkingSet, h.Seen)))
 	switch {
 	case h.Promoted == nil:
 		t.Row("came back", "this source cannot see it")

@@ -120,7 +120,7 @@ NOT TOUCHED FOR   MEMORY  SHARE
 cgroup       /empty
 source       mglru, a scan every 0s, watched for 0s
 memory       0 B seen
-working set  0 B touched within 2m (0 %)
+working set  at most 0 B touched within 2m (0 %)
 came back    this source cannot see it
 costs        0s of processor time for the last scan, of all cgroups
 

@@ -149,8 +149,18 @@ func writeExplanation(w io.Writer, e admin.Explanation) error {
 		return err
 	}
 	fmt.Fprintln(w)
-	return writeDecisions(w, e.Decisions)
+	if err := writeDecisions(w, e.Decisions[:min(len(e.Decisions), mostExplained)]); err != nil {
+		return err
+	}
+	if n := len(e.Decisions) - mostExplained; n > 0 {
+		_, err := fmt.Fprintf(w, "and %d older: spillway offload decisions --cgroup %s --limit %d\n", n, cli.Escape(c.Path), len(e.Decisions))
+		return err
+	}
+	return nil
 }
+
+// mostExplained is how many decisions a person reads; hold and steady ones repeat.
+const mostExplained = 12
 
 func writeDecisions(w io.Writer, ds []admin.Decision) error {
 	t := cli.NewTable("TIME", "CGROUP", ">STEP", ">TAKEN", ">TOOK", "REASON", "WHY")

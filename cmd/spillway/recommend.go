@@ -4,6 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml"
@@ -82,8 +86,20 @@ func (a *app) recommendations(cmd *cobra.Command, paths []string) ([]admin.Recom
 	return all, nil
 }
 
-// writeRecommendYAML goes through JSON, so that both have the same keys.
+// plainName is a cgroup that YAML takes as it stands.
+var plainName = regexp.MustCompile(`^/[A-Za-z0-9_./@-]*$`)
+
+// writeRecommendYAML goes through JSON, so that both have the same keys. Names are other people's text: the library writes a
+// control character or a quote into them as it is, so those names are quoted here.
 func writeRecommendYAML(w io.Writer, rs []admin.Recommendation) error {
+	rs = slices.Clone(rs)
+	var quoted []string // old, new, old, new, …
+	for i := range rs {
+		if name := rs[i].Cgroup; !plainName.MatchString(name) {
+			rs[i].Cgroup = fmt.Sprintf("/name.%d", i)
+			quoted = append(quoted, "- cgroup: "+rs[i].Cgroup+"\n", "- cgroup: "+strconv.QuoteToASCII(name)+"\n")
+		}
+	}
 	b, err := json.Marshal(rs)
 	if err == nil {
 		b, err = yaml.JSONToYAML(b)
@@ -91,7 +107,7 @@ func writeRecommendYAML(w io.Writer, rs []admin.Recommendation) error {
 	if err != nil {
 		return fmt.Errorf("recommend: write yaml: %w", err)
 	}
-	_, err = w.Write(b)
+	_, err = strings.NewReplacer(quoted...).WriteString(w, string(b))
 	return err
 }
 

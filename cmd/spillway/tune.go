@@ -44,7 +44,14 @@ that no other beats in both saving and job-minutes over the target. The winner s
 keep 98 % of the job-minutes at or under it; --out writes it as a piece of configuration.
 
 A trace comes from "spillway offload record". --generate makes up a fleet that is fitted to published figures:
-it shows what tuning does, and is no substitute for a trace of yours. Nothing here asks or changes the daemon.`,
+it shows what tuning does, and is no substitute for a trace of yours. Nothing here asks or changes the daemon.
+
+Of each setting, that is percentile, warm-up and promotion of the configuration, the table says:
+  saved       share of all memory that was stored, before compression
+  of cold     share of what was idle for 2m or longer that was stored
+  p50, p98    promotions a minute, as a share of the working set, of the median job-minute and of the 98th of a hundred
+  over        share of job-minutes with more promotions than --target
+  cold start  share of what was idle and not stored because its job was still in its warm-up`,
 		Example: `  spillway offload tune fleet.trace --out gswap.yaml
   spillway offload tune --generate 1 --jobs 200 --days 2`,
 		Args: cobra.MaximumNArgs(1),
@@ -92,6 +99,11 @@ func (f tuneFlags) check() error {
 }
 
 func (a *app) tune(ctx context.Context, f tuneFlags) error {
+	if f.out != "" { // a search takes a minute or a day: not then
+		if _, err := os.Lstat(f.out); err == nil {
+			return exists(f.out)
+		}
+	}
 	t, total, name := replay.Trace{}, f.jobs, fmt.Sprintf("made up, seed %d", f.generate)
 	if f.generated {
 		t = replay.Generate(replay.Model{
@@ -111,7 +123,7 @@ func (a *app) tune(ctx context.Context, f tuneFlags) error {
 	r, err := replay.Tune(ctx, t, f.search, a.counting(total))
 	switch {
 	case errors.Is(err, replay.ErrNothingCold):
-		return errkind.Hint(errkind.Wrap(errkind.Invalid, fmt.Errorf("offload: tune: the trace (%s) holds no memory idle for %v: every setting saves nothing", name, policy.Age(0))),
+		return errkind.Hint(errkind.Wrap(errkind.Invalid, fmt.Errorf("offload: tune: the trace (%s) holds no memory idle for %s: every setting saves nothing", name, spanText(admin.Duration(policy.Age(0))))),
 			"record while access tracking is on, and for longer than that")
 	case err != nil:
 		return fmt.Errorf("offload: tune: %w", err)
@@ -157,15 +169,15 @@ func writeTuning(w io.Writer, name string, r replay.Report) error {
 	f := r.Fleet
 	t := cli.NewTable()
 	t.Row("trace", fmt.Sprintf("%s: %d jobs, %.0f job-minutes", name, f.Jobs, f.Minutes))
-	t.Row("memory", fmt.Sprintf("%v at a time, %.1f %% of it idle for %v or longer; %.1f %% or more in one job of ten",
-		bytesize.Size(f.Memory), 100*f.Cold, policy.Age(0), 100*f.JobCold[2]))
+	t.Row("memory", fmt.Sprintf("%v at a time, %.1f %% of it idle for %s or longer; %.1f %% or more in one job of ten",
+		bytesize.Size(f.Memory), 100*f.Cold, spanText(admin.Duration(policy.Age(0))), 100*f.JobCold[2]))
 	t.Row("target", fmt.Sprintf("promotions of at most %.3g %% of the working set a minute, in %g %% of the job-minutes", 100*r.Target, 100*r.Within))
 	t.Row("search", fmt.Sprintf("%d settings, seed %d", r.Trials, r.Seed))
 	if err := t.Write(w); err != nil {
 		return err
 	}
 	fmt.Fprintln(w)
-	t = cli.NewTable("", ">K", ">S", ">P", ">SAVED", ">OF COLD", ">P50", ">P98", ">OVER", ">COLD START")
+	t = cli.NewTable("", ">PERCENTILE", ">WARM-UP", ">PROMOTION", ">SAVED", ">OF COLD", ">P50", ">P98", ">OVER", ">COLD START")
 	add := func(label string, x replay.Result) {
 		p := func(share float64) string { return fmt.Sprintf("%.3g%%", 100*share) }
 		t.Row(label, fmt.Sprintf("%g", x.Percentile), spanText(admin.Duration(x.Warmup)), p(x.Promotion), p(x.Saved), p(x.Stored), p(x.P50), p(x.P98), p(x.Over), p(x.ColdStart))
@@ -216,11 +228,15 @@ func printable(c rune) rune {
 	return c
 }
 
+func exists(path string) error {
+	return errkind.Hint(fmt.Errorf("offload: make %s: it exists", path), "remove it, or name another file with --out")
+}
+
 // newFile makes a file that must not exist yet.
 func newFile(path string) (*os.File, error) {
 	f, err := sys.OpenNoFollow(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
-		return nil, errkind.Hint(fmt.Errorf("offload: make %s: it exists", path), "remove it, or name another file with --out")
+		return nil, exists(path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("offload: make %s: %w", path, err)

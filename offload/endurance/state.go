@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"time"
 )
@@ -111,7 +112,7 @@ func Decode(text []byte) (s State, err error) {
 	if err := d.Decode(&s); err != nil {
 		return bad("%v", err)
 	}
-	if d.More() {
+	if _, err := d.Token(); !errors.Is(err, io.EOF) { // not More: it takes a stray bracket for an end
 		return bad("something follows it")
 	}
 	switch {

@@ -97,6 +97,8 @@ func TestStateIsRefused(t *testing.T) {
 		"never saved":      `{"version":1}`,
 		"nameless drive":   strings.Replace(text, `"sda"`, `""`, 1),
 		"too many slots":   strings.Replace(text, `"day":[`, `"day":[`+strings.Repeat("1,", daySlots), 1),
+		"a stray bracket":  text + "]",
+		"a stray brace":    text + "}",
 		"huge":             strings.Replace(text, `"day":[`, `"day":[9223372036854775807,`, 1),
 	} {
 		if bad == text {

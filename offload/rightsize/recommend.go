@@ -114,9 +114,17 @@ func span(d time.Duration) string {
 	case d >= time.Hour:
 		return fmt.Sprintf("%.1f hours", d.Hours())
 	case d >= time.Minute:
-		return fmt.Sprintf("%.0f minutes", d.Minutes())
+		return plural(d.Minutes(), "minute")
 	}
-	return fmt.Sprintf("%.0f seconds", d.Seconds())
+	return plural(d.Seconds(), "second")
+}
+
+func plural(n float64, unit string) string {
+	text := fmt.Sprintf("%.0f %s", n, unit)
+	if text == "1 "+unit {
+		return text
+	}
+	return text + "s"
 }
 
 // Kube is n bytes as Kubernetes writes a quantity: whole MiB.

@@ -25,7 +25,10 @@ func (b buckets) check() error {
 		if math.IsNaN(le) || i > 0 && le <= b.bounds[i-1] {
 			return fmt.Errorf("bucket bounds do not ascend at %v", le)
 		}
-		if !(c >= 0 && c <= 1<<53) || i > 0 && c < b.counts[i-1] {
+		if !(c >= 0 && c <= 1<<53) {
+			return fmt.Errorf("the bucket up to %v has a count that is none", le)
+		}
+		if i > 0 && c < b.counts[i-1] {
 			return fmt.Errorf("bucket counts do not ascend at %v", le)
 		}
 	}

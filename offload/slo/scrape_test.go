@@ -53,6 +53,8 @@ func TestScrapes(t *testing.T) {
 		{"an error status", []string{broken}, Failed, "status 500", 0, 0, 0},
 		{"elsewhere", []string{moved}, Failed, "redirects are not followed", 0, 0, 0},
 		{"nonsense", []string{"lat_bucket{le=\"1\"} many\n"}, Failed, "metrics page", 0, 0, 0},
+		{"a count that is none", []string{strings.Replace(histogram(0, 1, 2, 2), "} 1\n", "} NaN\n", 1)}, Failed, "", 0, 0, 0},
+		{"a count without end", []string{strings.Replace(histogram(0, 1, 2, 2), "} 1\n", "} +Inf\n", 1)}, Failed, "has a count that is none", 0, 0, 0},
 		{"counts that fall", []string{histogram(5, 4, 3, 3)}, Failed, "do not ascend", 0, 0, 0},
 		{"a line without end", []string{long}, Failed, "longer than", 0, 0, 0},
 		{"a foreign line without end", []string{strings.Replace(long, "lat_", "other_", 1) + histogram(1, 1, 1, 1)}, Starting, "", 0, 0, 0},

@@ -73,7 +73,11 @@ func (m *model) explainLines() []string {
 	if len(e.Params) > 0 {
 		body = append(body, "", styleTitle.Render("targets of its class"))
 		for _, k := range slices.Sorted(maps.Keys(e.Params)) {
-			body = append(body, fmt.Sprintf("  %-14s %g", cli.Escape(k), e.Params[k]))
+			text := fmt.Sprintf("%g", e.Params[k])
+			if strings.HasSuffix(k, "_bytes") {
+				text = amount(int64(e.Params[k]))
+			}
+			body = append(body, fmt.Sprintf("  %-14s %s", cli.Escape(k), text))
 		}
 	}
 	body = append(body, "", styleTitle.Render("decisions, newest first"))
