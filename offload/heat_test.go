@@ -171,8 +171,10 @@ func TestDryRunEndsTracking(t *testing.T) {
 		}
 		return len(b) > 0
 	}
-	if !scan(false) || !scan(false) {
-		t.Error("nothing was cleared")
+	for range 2 { // two make a reading
+		if !scan(false) {
+			t.Error("nothing was cleared")
+		}
 	}
 	if scan(true) {
 		t.Error("a dry run cleared referenced bits")
@@ -180,7 +182,7 @@ func TestDryRunEndsTracking(t *testing.T) {
 	if _, err := a.Heat("/app"); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "a dry run does not track") {
 		t.Errorf("in a dry run: %v", err)
 	}
-	if _, no := a.heatIntentLocked(); !strings.Contains(no, "dry run") {
+	if no := strings.Join(a.Status().Wont, "\n"); !strings.Contains(no, "know how recently memory was touched: a dry run") {
 		t.Errorf("status will not %q", no)
 	}
 	if !scan(false) {
