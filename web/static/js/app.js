@@ -20,17 +20,26 @@ const poller = new Poller((data, same) => {
   const s = data.status;
   header(s);
   figures(s, data.history.at(-1));
-  charts.update(data.history, s.period);
   table.update(data.cgroups, s);
-  if (!painted) requestAnimationFrame(() => setTimeout(() => performance.mark("rows-painted")));
+  if (painted) return rest(data, same);
+  // The rows first: drawing an hour of history takes as long as everything else.
   painted = true;
+  requestAnimationFrame(() => setTimeout(() => {
+    performance.mark("rows-painted");
+    rest(data, same);
+  }));
+}, setState);
+
+function rest(data, same) {
+  const s = data.status;
+  charts.update(data.history, s.period);
   tiers(s.tiers || []);
   lists(s);
   panel("endurance", s.endurance, () => endurance(s.endurance));
   panel("steering", [s.psi_share, s.psi_share_why, s.file_refault, s.file_refault_why, s.can, s.cannot], () => steering(s));
   if (!same.decisionsSame) decisions(data.decisions);
   drawer.refresh(Date.parse(s.now));
-}, setState);
+}
 
 function header(s) {
   text($("f-node"), visible(s.node || location.hostname));
