@@ -33,7 +33,6 @@ type hostState struct {
 	prevIO    psi.Totals
 	memSome   float64
 	ioSome    float64
-	calm      calm
 	noSwap    bool
 	swapFull  bool
 	lowMemory bool
@@ -139,7 +138,7 @@ func (a *Agent) sampleHost(now time.Time, period time.Duration) error {
 	used := h.mem.SwapTotal - h.mem.SwapFree
 	h.swapFull = !h.noSwap && float64(used) > a.cfg.Stop.SwapUsed*float64(h.mem.SwapTotal)
 	h.lowMemory = float64(h.mem.Available) < a.cfg.Stop.Available*float64(h.mem.Total)
-	a.samplePressure(now, period)
+	a.samplePressure(period)
 	if h.lowMemory {
 		a.stopUntil(now.Add(a.cfg.Stop.Hold), fmt.Sprintf("only %.1f %% of memory is available (stop.available)", 100*float64(h.mem.Available)/float64(h.mem.Total)))
 	}
@@ -147,27 +146,19 @@ func (a *Agent) sampleHost(now time.Time, period time.Duration) error {
 }
 
 // samplePressure reads the host's own pressure.
-func (a *Agent) samplePressure(now time.Time, period time.Duration) {
+func (a *Agent) samplePressure(period time.Duration) {
 	h := &a.host
-	read := func(f *psi.File, prev *psi.Totals, some *float64) bool {
+	read := func(f *psi.File, prev *psi.Totals, some *float64) {
 		if f == nil {
-			return false
+			return
 		}
-		t, err := f.Read()
-		if err != nil {
-			return false
+		if t, err := f.Read(); err == nil {
+			*some = share(usec(diff(t.Some, prev.Some)), period)
+			*prev = t
 		}
-		*some = share(usec(diff(t.Some, prev.Some)), period)
-		*prev = t
-		return true
 	}
-	mem := read(h.memPSI, &h.prevMem, &h.memSome)
-	io := read(h.ioPSI, &h.prevIO, &h.ioSome)
-	if !mem || !io {
-		h.calm.forget()
-		return
-	}
-	h.calm.note(hostTotals{at: now, mem: h.prevMem.Some, io: h.prevIO.Some})
+	read(h.memPSI, &h.prevMem, &h.memSome)
+	read(h.ioPSI, &h.prevIO, &h.ioSome)
 }
 
 // braked says whether the host-wide brake is on.

@@ -31,7 +31,6 @@ type target struct {
 	psiFound        time.Time // when psiDir was last looked up
 	memPSI, ioPSI   *psi.File
 	havePrevPSI     bool
-	psiSkipped      bool // the totals hold more than the last period
 	prevMem, prevIO psi.Totals
 
 	law       policy.Law
@@ -245,16 +244,11 @@ func (a *Agent) sample(t *target, period time.Duration) (policy.Sample, bool) {
 	return s, ok
 }
 
-// readPressure fills in what t stalled in the period. While the whole host stalls for less than a tenth of t's targets,
-// t does so too and is not read: it then counts as not having stalled. After such a pause t's totals hold the stalls of
-// all of it, and the period's share is bounded by the host's.
+// readPressure fills in what t stalled in the period. The host's own totals are no bound for it: the kernel weighs the
+// processors of each group by how busy that group keeps them, so a cgroup that stalls all the time on one processor
+// hardly shows on a host that is busy on sixty-three others.
 func (a *Agent) readPressure(t *target, s *policy.Sample) {
 	if t.memPSI == nil {
-		return
-	}
-	mostMem, mostIO, known := a.host.calm.most(s.Period)
-	if known && t.havePrevPSI && share(mostMem, s.Period) < negligible*t.params.MemPressure && share(mostIO, s.Period) < negligible*t.params.IOPressure {
-		s.PSI, t.psiSkipped = true, true
 		return
 	}
 	mem, err := t.memPSI.Read()
@@ -270,11 +264,8 @@ func (a *Agent) readPressure(t *target, s *policy.Sample) {
 		s.PSI = true
 		s.MemSome = usec(diff(mem.Some, t.prevMem.Some))
 		s.IOSome = usec(diff(io.Some, t.prevIO.Some))
-		if t.psiSkipped && known {
-			s.MemSome, s.IOSome = min(s.MemSome, mostMem), min(s.IOSome, mostIO)
-		}
 	}
-	t.prevMem, t.prevIO, t.havePrevPSI, t.psiSkipped = mem, io, true, false
+	t.prevMem, t.prevIO, t.havePrevPSI = mem, io, true
 }
 
 // floor is the resident size below which t must not be taken: the configured floor, the kernel's own
