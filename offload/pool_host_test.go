@@ -88,7 +88,7 @@ func TestIncompressibleNeighbourOnThisHost(t *testing.T) {
 	probe.Need(t, probe.Zswap)
 	h, err := cgroup.Discover("/")
 	if err != nil {
-		t.Skip(err)
+		t.Skipf("needs a memory controller: %v", err)
 	}
 	testkit.HostLock(t)
 	if areas, err := proc.ReadSwaps("/"); err != nil || len(areas) > 0 {

@@ -37,10 +37,11 @@ func (c *Client) Steps(ctx context.Context, steps []Step, done func(i int, r Ste
 		return
 	}
 	first, ch, err := c.enlist(len(steps))
-	if err == nil {
-		err = c.sendSteps(ctx, first, steps)
-	}
 	if err != nil {
+		fail(open, err)
+		return
+	}
+	if err := c.sendSteps(ctx, first, steps); err != nil {
 		for i := range steps {
 			c.abandon(first + uint64(i))
 		}

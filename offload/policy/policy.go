@@ -46,7 +46,7 @@ type Sample struct {
 	InactiveFile int64
 	SwapFree     int64 // bytes of swap this cgroup can still use
 
-	Counts    bool   // the kernel counts the three below for this cgroup (v2 only)
+	Counts    bool   // the three below are known: the simulator fills them, the agent reads none, and no law of this package asks
 	Scanned   uint64 // pages reclaim looked at in the period (pgscan)
 	Stolen    uint64 // pages reclaim freed (pgsteal)
 	Activated uint64 // refaulted pages put straight on the active list (workingset_activate)
