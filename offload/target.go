@@ -79,16 +79,16 @@ func (t *target) closePSI(why string) {
 }
 
 // idleReads is how many periods in a row a cgroup is not read while no step can be due, so that nothing needs a brake:
-// while it is idle at its floor, watched by its usage alone, and while it pays back what a step took too much. Most of
+// while it is within a grain of its floor, watched by its usage alone, and while it pays back what a step took too much. Most of
 // 200 cgroups on a node are small; the steps from such a one are far smaller than a folio. A large one is read every
 // period: a stall is to be answered at once, also when the answer changes nothing.
 const idleReads = 10
 
 // decide samples t, asks its law and, if the answer is a step, adds it to the batch.
 func (a *Agent) decide(t *target, now time.Time, period time.Duration) {
-	floor := a.floor(t)
-	if t.havePrev && t.prev.Usage <= floor && t.idle < idleReads && !t.inFlight {
-		if u, err := t.group.Usage(); err == nil && u <= floor {
+	near := a.floor(t) + grain // below it no step is taken
+	if t.havePrev && t.prev.Usage < near && t.idle < idleReads && !t.inFlight {
+		if u, err := t.group.Usage(); err == nil && u < near {
 			t.idle++
 			a.mu.Lock()
 			t.row.saving.note(now)
@@ -119,7 +119,7 @@ func (a *Agent) decide(t *target, now time.Time, period time.Duration) {
 	t.watched += elapsed
 	s, ok := a.sample(t, elapsed)
 	if !ok {
-		a.record(t, now, elapsed, policy.Sample{Period: elapsed, Usage: t.stat.Usage, Floor: floor}, nil)
+		a.record(t, now, elapsed, policy.Sample{Period: elapsed, Usage: t.stat.Usage, Floor: a.floor(t)}, nil)
 		return
 	}
 	if t.law == nil {

@@ -28,6 +28,8 @@ type Joint struct {
 	rounds int   // turns it has had
 	fresh  bool  // a turn has just begun: what moves until the next look was decided before
 	spent  int   // ticks until somebody may be looked at for want of evidence alone
+
+	out, occupied float64 // by all, lately: bytes out, and what the pool and the disk grew by
 }
 
 // Tick is what a pool did between two looks at it, in bytes.
@@ -58,9 +60,12 @@ const (
 	convictAt  = 16 << 20
 	auditAt    = 32 << 20 // bytes out after which it is looked at alone for want of any evidence
 	auditPause = 8        // ticks without such a look for each tick of a look
-	turnTicks  = 8
-	maxIdle    = 8
-	maxRounds  = 16 // so many turns without enough evidence: it moves too little to matter now
+	// Where the pool as a whole shrinks this well, no cgroup that matters can hide in it, and looks are as much rarer.
+	shrinksWell = 0.45
+	rarer       = 8
+	turnTicks   = 8
+	maxIdle     = 8
+	maxRounds   = 16 // so many turns without enough evidence: it moves too little to matter now
 )
 
 // Add notes that what p's cgroup has in swap grew by net bytes (negative: came back or was freed).
@@ -132,6 +137,7 @@ func (j *Joint) learn(flow float64) {
 		return
 	}
 	occupied += refused
+	j.note(sum, occupied)
 	wrong := occupied
 	for _, p := range j.moved {
 		if p.joint.share == 0 {
@@ -169,6 +175,19 @@ func (j *Joint) learn(flow float64) {
 	}
 }
 
+// note remembers what all that moved in a window came to.
+func (j *Joint) note(out, occupied float64) {
+	if out <= 0 || occupied < 0 {
+		return
+	}
+	if j.out, j.occupied = j.out+out, j.occupied+occupied; j.out > memory {
+		j.out, j.occupied = j.out/2, j.occupied/2
+	}
+}
+
+// shrinks says whether what lately went out as a whole shrank well.
+func (j *Joint) shrinks() bool { return j.out >= evidence && j.occupied <= shrinksWell*j.out }
+
 func (j *Joint) begin(p *Pool) {
 	j.probe, j.alone, j.fresh, j.turn, j.idle, j.rounds = p, true, true, turnTicks+1, 0, 0
 	p.out, p.occupied = 0, 0 // afresh: contents change
@@ -182,6 +201,9 @@ func (j *Joint) next() {
 		return
 	}
 	j.spent += auditPause
+	if j.shrinks() {
+		j.spent += (rarer - 1) * auditPause
+	}
 	if _, known := p.Share(); p.poor || known {
 		j.end(auditAt)
 		return
