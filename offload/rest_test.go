@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/spillway-io/spillway/internal/testkit"
+	"github.com/spillway-io/spillway/offload/policy"
 )
 
 // A cgroup so close to its floor that no step can be due is watched by its usage, read every tenth period, and read at
@@ -35,5 +36,36 @@ func TestNearFloorReadsSeldom(t *testing.T) {
 	tick(3)
 	if reads != 3 {
 		t.Errorf("read %d times in 3 periods after it grew", reads)
+	}
+}
+
+// After a stall a small cgroup is not read again before its hold is over; a large one is read in every period.
+func TestSmallRestsThroughAHold(t *testing.T) {
+	for _, tt := range []struct {
+		usage int64
+		reads int
+	}{{50 * mib, 0}, {400 * mib, idleReads}} {
+		m := newMachine(t, testkit.CgroupV2)
+		g := testkit.MemGroup{Usage: tt.usage, Anon: tt.usage, RefaultAnon: 1}
+		m.Put("/app/a", g)
+		a := m.agent(newFakeWorker(), func(c *Config) { c.Roots = []string{"/app"} })
+		at := ticks(a, 2, time.Now())
+		g.RefaultAnon = 3000
+		m.Put("/app/a", g)
+		for n := 0; a.Decisions("/app/a", 1)[0].Reason != string(policy.RefaultCost); n++ {
+			if at = ticks(a, 1, at); n > idleReads {
+				t.Fatalf("the stall was not answered")
+			}
+		}
+		tg := a.targets["/app/a"]
+		reads, last := 0, tg.readAt
+		for range idleReads {
+			if at = ticks(a, 1, at); tg.readAt != last {
+				reads, last = reads+1, tg.readAt
+			}
+		}
+		if reads != tt.reads {
+			t.Errorf("%d MiB: read %d times in %d periods of its hold, want %d", tt.usage/mib, reads, idleReads, tt.reads)
+		}
 	}
 }

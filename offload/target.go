@@ -44,6 +44,7 @@ type target struct {
 	debt      int64         // bytes that earlier steps took beyond what they asked for
 	reclaimed int64         // by the last finished step
 	idle      int           // periods since the last read, while nothing can be due
+	rest      policy.Reason // why the agent withheld the last step; "" when it did not
 	refreshes int           // reads of the moving figures since the last full one
 	blend     blend         // which memory its steps take
 	files     comeback      // whose refaults its files' are
@@ -78,26 +79,64 @@ func (t *target) closePSI(why string) {
 	t.psiDir, t.psiWhy, t.havePrevPSI = "", why, false
 }
 
-// idleReads is how many periods in a row a cgroup is not read while no step can be due, so that nothing needs a brake:
-// while it is within a grain of its floor, watched by its usage alone, and while it pays back what a step took too much. Most of
-// 200 cgroups on a node are small; the steps from such a one are far smaller than a folio. A large one is read every
-// period: a stall is to be answered at once, also when the answer changes nothing.
+// idleReads is how many periods in a row a cgroup is not read while no step can be due, so that nothing needs a brake; see
+// rests.
 const idleReads = 10
+
+// withheldReads is the same after a step that the law wanted and the agent withheld: what it waits for may come sooner.
+const withheldReads = 4
+
+// rests says whether t needs no read in this period because no step can be due: while it is within a grain of its floor,
+// watched by its usage alone, and, if it is small, while it pays back what a step took too much, while its law rests, or
+// just after a step was withheld. Most of 200 cgroups on a node are small, and a step of theirs is less than half a folio.
+// A large one is read every period: a stall is to be answered at once, also when the answer changes nothing.
+func (a *Agent) rests(t *target) bool {
+	if !t.havePrev || t.inFlight || t.idle >= idleReads {
+		return false
+	}
+	near := a.floor(t) + grain // below it no step is taken
+	if t.prev.Usage < near {
+		if u, err := t.group.Usage(); err == nil && u < near {
+			return true
+		}
+	}
+	switch small := t.prev.Usage/100 < grain/2; { // no law takes more than 1 %
+	case !small:
+		return false
+	case t.asked > 0 && t.debt >= t.asked:
+		t.debt -= t.asked
+		return true
+	case t.rest == policy.PoolTurn:
+		return t.idle < withheldReads && a.balance.joint.Waits(&t.blend.pool)
+	case t.rest != "":
+		return t.idle < withheldReads
+	}
+	law, ok := t.law.(policy.Rester)
+	if !ok {
+		return false
+	}
+	periods, most := law.Rest()
+	if t.idle >= periods {
+		return false
+	}
+	if most == 0 {
+		return true
+	}
+	u, err := t.group.Usage()
+	return err == nil && u <= most
+}
+
+// withheld notes whether the agent, not the law, made d a zero step. wanted is the law's.
+func (t *target) withheld(d *policy.Decision, wanted int64) {
+	t.rest = ""
+	if d.Step == 0 && wanted > 0 {
+		t.rest = d.Reason
+	}
+}
 
 // decide samples t, asks its law and, if the answer is a step, adds it to the batch.
 func (a *Agent) decide(t *target, now time.Time, period time.Duration) {
-	near := a.floor(t) + grain // below it no step is taken
-	if t.havePrev && t.prev.Usage < near && t.idle < idleReads && !t.inFlight {
-		if u, err := t.group.Usage(); err == nil && u < near {
-			t.idle++
-			a.mu.Lock()
-			t.row.saving.note(now)
-			a.mu.Unlock()
-			return
-		}
-	}
-	if t.havePrev && !t.inFlight && t.asked > 0 && t.asked < grain/2 && t.debt >= t.asked && t.idle < idleReads {
-		t.debt -= t.asked
+	if a.rests(t) {
 		t.idle++
 		a.mu.Lock()
 		t.row.saving.note(now)
@@ -107,6 +146,10 @@ func (a *Agent) decide(t *target, now time.Time, period time.Duration) {
 	elapsed := period
 	if t.havePrev {
 		elapsed = now.Sub(t.readAt) // what was counted since then, over skipped periods too
+	}
+	if law, ok := t.law.(policy.Rester); ok && t.idle > 0 {
+		periods, _ := law.Rest()
+		law.Skip(min(t.idle, periods))
 	}
 	t.idle, t.readAt = 0, now
 	if err := t.read(); err != nil {
@@ -152,10 +195,12 @@ func (a *Agent) decide(t *target, now time.Time, period time.Duration) {
 	d := t.law.Decide(seen)
 	d.Detail += t.files.strangers()
 	t.slo.withhold(&d)
+	wanted := d.Step
 	t.reclaimed = 0
 	t.repay(&d)
 	choice := a.blend(t, s, &d)
 	choice = a.spend(t, now, choice, &d)
+	t.withheld(&d, wanted)
 	a.record(t, now, elapsed, s, &d)
 	if d.Step <= 0 || a.cfg.DryRun || a.deps.Worker == nil {
 		return
