@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -47,14 +48,15 @@ type simRun struct {
 	Written  float64 // MB to the device, an hour
 	Accuracy float64 // 1 − back within a minute/evicted; NaN when nothing was evicted
 
-	Early [3]float64 // net saving, mean of the first 10, at 30 and at 60 minutes; NaN for the oracle
+	Early     [3]float64 // net saving, mean of the first 10, at 30 and at 60 minutes; NaN for the oracle
+	FirstHour float64    // pages that came back a minute in the first hour; NaN for the oracle
 }
 
 func figuresOf(f sim.Figures, trace []sim.Point) (r simRun) {
 	r = simRun{
 		Saving: f.Share, Faults: float64(f.Refaults) / f.Span.Minutes(), Mean: f.MeanSlowdown, P99: f.P99Slowdown,
 		Counted: f.CountedShare, Written: float64(f.Written) / 1e6 / f.Span.Hours(), Accuracy: f.Accuracy,
-		Early: [3]float64{math.NaN(), math.NaN(), math.NaN()},
+		Early: [3]float64{math.NaN(), math.NaN(), math.NaN()}, FirstHour: math.NaN(),
 	}
 	if f.Refaults == 0 {
 		r.Counted = math.NaN()
@@ -77,12 +79,50 @@ func figuresOf(f sim.Figures, trace []sim.Point) (r simRun) {
 			r.Early[i] = saved / alive
 		}
 	}
+	if len(trace) > 0 {
+		back := int64(0)
+		for _, p := range trace {
+			if p.At <= time.Hour {
+				back += p.RefaultAnon + p.RefaultFile
+			}
+		}
+		r.FirstHour = float64(back) / min(time.Hour, trace[len(trace)-1].At).Minutes()
+	}
 	return r
+}
+
+// noAges is what the name of a law ends with that is not given the idle ages which it would use: it decides as on a
+// kernel without a source of them.
+const noAges = ", no ages"
+
+// simLaws are lawNames, and beside each law that uses ages the same one without.
+func simLaws() (out []string) {
+	for _, law := range lawNames() {
+		out = append(out, law)
+		if law == policy.Composite || law == policy.GSwap {
+			out = append(out, law+noAges)
+		}
+	}
+	return out
+}
+
+// blind is a law that sees no ages.
+type blind struct{ policy.Law }
+
+func (b blind) Decide(s policy.Sample) policy.Decision {
+	s.Heat = nil
+	return b.Law.Decide(s)
 }
 
 // lawOf is what sim.Config needs for a law, nil for none.
 func lawOf(name string, p policy.Params) func() (policy.Law, error) {
+	base, isBlind := strings.CutSuffix(name, noAges)
 	switch {
+	case isBlind:
+		return func() (policy.Law, error) {
+			l, err := policy.New(base, p)
+			return blind{l}, err
+		}
 	case name == workloads.Off:
 		return nil
 	case slices.Contains(laws.Names(), name):
@@ -141,7 +181,7 @@ func (b *bench) sim(ctx context.Context) (map[string]Goal, error) {
 }
 
 func simulate(ctx context.Context, seeds int) (*simulation, error) {
-	x := &simulation{laws: append(lawNames(), oracleName), runs: map[cell][]simRun{}}
+	x := &simulation{laws: append(simLaws(), oracleName), runs: map[cell][]simRun{}}
 	begin := time.Now()
 	var mu sync.Mutex
 	keep := func(c cell, seed int, r simRun) {
@@ -163,7 +203,7 @@ func simulate(ctx context.Context, seeds int) (*simulation, error) {
 					keep(cell{oracleName, w.Name, model}, seed, figuresOf(best.Figures, nil))
 					return err
 				})
-				for _, law := range lawNames() {
+				for _, law := range simLaws() {
 					jobs = append(jobs, func() error {
 						cfg := cfg
 						cfg.Law = lawOf(law, policy.Params{})
@@ -260,10 +300,11 @@ func faults(r simRun) float64 { return r.Faults }
 func (x *simulation) goals() map[string]Goal {
 	out := map[string]Goal{}
 	for _, law := range x.laws {
-		out["SIM."+law] = x.simGoal(law, "net saving", "share of what the workload holds", saving)
-		out["SIM."+law+".faults"] = x.simGoal(law, "pages that came back", "pages a minute", faults)
+		key := "SIM." + strings.Replace(law, noAges, ".noages", 1)
+		out[key] = x.simGoal(law, "net saving", "share of what the workload holds", saving)
+		out[key+".faults"] = x.simGoal(law, "pages that came back", "pages a minute", faults)
 		if law != oracleName && law != workloads.Off {
-			out["SIM."+law+".cold"] = x.simGoal(law, "net saving, mean of a job's first 10 minutes", "share of what the workload holds",
+			out[key+".cold"] = x.simGoal(law, "net saving, mean of a job's first 10 minutes", "share of what the workload holds",
 				func(r simRun) float64 { return r.Early[0] })
 		}
 	}

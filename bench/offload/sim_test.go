@@ -18,7 +18,7 @@ import (
 
 // invented is a comparison with figures that nobody measured: law i saves i tenths.
 func invented() *simulation {
-	x := &simulation{laws: append(lawNames(), oracleName), workloads: []string{"one", "two"}, runs: map[cell][]simRun{}}
+	x := &simulation{laws: append(simLaws(), oracleName), workloads: []string{"one", "two"}, runs: map[cell][]simRun{}}
 	for i, law := range x.laws {
 		for j, w := range x.workloads {
 			for _, m := range simModels {
@@ -38,7 +38,7 @@ func invented() *simulation {
 
 func TestMarkdownNamesEveryLaw(t *testing.T) {
 	page := invented().markdown(2)
-	for _, want := range append(lawNames(), oracleName, "promotion rate -1.00, memory PSI 1.00", "| one, ", "–") {
+	for _, want := range append(simLaws(), oracleName, "promotion rate -1.00, memory PSI 1.00", "| one, ", "–") {
 		if !strings.Contains(page, want) && !strings.Contains(page, strings.TrimSuffix(want, ", ")) {
 			t.Errorf("the page does not say %q", want)
 		}
@@ -76,7 +76,7 @@ func TestChartIsReproducible(t *testing.T) {
 func TestGoalsCanBeWritten(t *testing.T) {
 	b := &bench{out: filepath.Join(t.TempDir(), "offload.json")}
 	goals := invented().goals()
-	if _, ok := goals["SIM.composite"]; !ok || len(goals) < 2*len(lawNames()) {
+	if _, ok := goals["SIM.composite"]; !ok || len(goals) < 2*len(simLaws()) {
 		t.Errorf("%d goals, SIM.composite %v", len(goals), ok)
 	}
 	if err := b.save(Report{Goals: goals}); err != nil { // JSON has no NaN
@@ -89,7 +89,7 @@ func TestEarlyFigures(t *testing.T) {
 	w, _ := sim.WorkloadNamed("sidecar", time.Hour)
 	cfg := simConfig(w, sim.Classic, 1)
 	cfg.Span = time.Hour
-	for _, law := range lawNames() {
+	for _, law := range simLaws() {
 		cfg.Law = lawOf(law, policy.Params{})
 		r, err := sim.Run(cfg)
 		if err != nil {

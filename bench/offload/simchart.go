@@ -5,6 +5,7 @@ import (
 	"image/color"
 	"math"
 	"os"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -26,12 +27,33 @@ var lawShapes = []draw.GlyphDrawer{
 	draw.TriangleGlyph{}, draw.SquareGlyph{}, draw.PyramidGlyph{}, draw.CircleGlyph{}, draw.BoxGlyph{}, draw.RingGlyph{}, draw.CrossGlyph{},
 }
 
+// styles gives each law of names a colour and a shape; one without its ages has the colour of the one with them, and a
+// plus.
+func styles(names []string) map[string]draw.GlyphStyle {
+	out := map[string]draw.GlyphStyle{}
+	next := 0
+	for _, law := range names {
+		if law == workloads.Off {
+			continue
+		}
+		base, without := strings.CutSuffix(law, noAges)
+		if s, ok := out[base]; ok && without {
+			s.Shape = draw.PlusGlyph{}
+			out[law] = s
+			continue
+		}
+		out[law] = draw.GlyphStyle{Color: lawColors[next%len(lawColors)], Radius: 3.5, Shape: lawShapes[next%len(lawShapes)]}
+		next++
+	}
+	return out
+}
+
 // fewest is where the logarithmic axis begins: less than one page in ten minutes counts as that.
 const fewest = 0.1
 
 // chart draws saving against faults, a panel for each reclaim, a point for each law and workload.
 func (x *simulation) chart(path string) error {
-	const width, height, beside = 27 * vg.Centimeter, 11 * vg.Centimeter, 3 * vg.Centimeter
+	const width, height, beside = 28 * vg.Centimeter, 11 * vg.Centimeter, 4 * vg.Centimeter
 	names := plot.NewLegend()
 	names.Top = true
 	canvas := vgsvg.New(width, height)
@@ -82,6 +104,7 @@ func (x *simulation) panel(m sim.Reclaim) (*plot.Plot, []lawSeries, error) {
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, decades
 	p.Add(plotter.NewGrid())
 	var series []lawSeries
+	style := styles(x.laws)
 	for _, law := range x.laws {
 		if law == workloads.Off {
 			continue
@@ -95,8 +118,7 @@ func (x *simulation) panel(m sim.Reclaim) (*plot.Plot, []lawSeries, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		i := len(series)
-		s.GlyphStyle = draw.GlyphStyle{Color: lawColors[i%len(lawColors)], Radius: 3.5, Shape: lawShapes[i%len(lawShapes)]}
+		s.GlyphStyle = style[law]
 		p.Add(s)
 		series = append(series, lawSeries{law, s})
 	}

@@ -35,15 +35,15 @@ var (
 	compositeTargets = gswapTargets
 )
 
-// Three hours are enough for every setting to find its size. Pages are nearly of the real size here: when one stands for
-// 16, so do the stalls, and a slow disk makes them too lumpy for any law.
+// Three hours are enough for every setting to find its size. Pages are nearly of the real size here: when one stands
+// for 16, so do the stalls, and a slow disk makes them too lumpy for any law.
 const (
 	promotionSpan  = 3 * time.Hour
 	promotionScale = 2
 )
 
-// promotions runs tmo, gswap and composite over a range of targets on both disks. The store is read in all its parts, a few hundred
-// times a second, so that its heat falls off evenly and every target finds a size of its own.
+// promotions runs tmo, gswap and composite over a range of targets on both disks. The store is read in all its parts, a
+// few hundred times a second, so that its heat falls off evenly and every target finds a size of its own.
 func promotions(ctx context.Context, seeds int) ([]promotionRun, error) {
 	w, ok := sim.WorkloadNamed("zipf", promotionSpan)
 	if !ok {
@@ -61,7 +61,8 @@ func promotions(ctx context.Context, seeds int) ([]promotionRun, error) {
 				out = append(out, promotionRun{model: m, law: policy.GSwap, disk: disk, target: t})
 			}
 			for _, t := range compositeTargets {
-				out = append(out, promotionRun{model: m, law: policy.Composite, disk: disk, target: t})
+				out = append(out, promotionRun{model: m, law: policy.Composite, disk: disk, target: t},
+					promotionRun{model: m, law: policy.Composite + noAges, disk: disk, target: t})
 			}
 		}
 	}
@@ -86,7 +87,8 @@ func (p *promotionRun) measure(w sim.Workload, seeds int) error {
 		case policy.GSwap:
 			params.Promotion = p.target
 		default:
-			params.RefaultCost = p.target
+			d := policy.Defaults(policy.Composite)
+			params.RefaultCost, params.Promotion = p.target, p.target*d.Promotion/d.RefaultCost // as a class scales both
 		}
 		cfg.Law = lawOf(p.law, params)
 		var pressure, ioPressure, working, n float64

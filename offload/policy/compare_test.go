@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// demo is the store of `make demo`, 400 MB, 40 % of it read with Zipf 0.99 at 3,000 GET/s, decided on every second. A law
-// that does so with ratio 0.01 does in two minutes what production does in hours. To be quick it is scaled: each page
-// stands for four, each read for four, and a refault costs what four do.
+// demo is the store of `make demo`, 400 MB, 40 % of it read with Zipf 0.99 at 3,000 GET/s, decided on every second. A
+// law that does so with ratio 0.01 does in two minutes what production does in hours. To be quick it is scaled: each
+// page stands for four, each read for four, and a refault costs what four do.
 func demo(seed uint64) *toy {
 	m := newToy(seed, 97_600/scale, 0.4, 3000/scale)
 	m.cost *= scale

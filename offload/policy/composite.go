@@ -1,9 +1,12 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/spillway-io/spillway/offload/heat"
 )
 
 // composite is the default law:
@@ -18,10 +21,14 @@ import (
 // it remembers the size below which taking does not pay (see knee), so that near the working set it stops
 // instead of nibbling: a law without memory settles where as much comes back every period as it takes, which
 // costs a fault for every page and saves nothing.
+//
+// Where access tracking tells how long memory has been idle, the step is what has been idle for long enough instead of
+// Ratio, up to MaxStep, under the same signals, hold and safe size (see bounds).
 type composite struct {
 	p    Params
 	hold int // periods left without a step
 	knee knee
+	ages ages
 }
 
 // Seeds for the cost of one refault, until the canary has measured the tier: a compressed pool needs 10 to
@@ -50,6 +57,7 @@ func (l *composite) Decide(s Sample) Decision {
 		l.knee.interrupt()
 		return nothing(NoSignal, "takes nothing: the sample has no period or no usage")
 	}
+	h, gap := l.ages.see(s, l.p.Promotion, l.price(s))
 	if d, stop := outerStop(s); stop {
 		l.knee.interrupt()
 		return d
@@ -74,7 +82,7 @@ func (l *composite) Decide(s Sample) Decision {
 	case s.Probe != "":
 		d.withhold(s.Probe) // the knee is not asked, so that it opens no probe of its own
 	default:
-		l.descend(&d, s, w, left)
+		l.descend(&d, s, h, gap, w, left)
 	}
 	if !s.PSI {
 		d.Detail += blind
@@ -101,14 +109,13 @@ func (s Sample) refaultShare() float64 {
 	if s.RefaultAnon < strayRefaults && s.RefaultFile < strayRefaults-s.RefaultAnon {
 		return 0
 	}
-	anon, file := s.CostAnon, s.CostFile
-	if anon == 0 {
-		anon = seedAnon
-	}
-	if file == 0 {
-		file = seedFile
-	}
+	anon, file := s.costs()
 	return (float64(s.RefaultAnon)*float64(anon) + float64(s.RefaultFile)*float64(file)) / float64(s.Period)
+}
+
+// costs are those of one refault, the seeds where none was measured.
+func (s Sample) costs() (anon, file time.Duration) {
+	return cmp.Or(s.CostAnon, seedAnon), cmp.Or(s.CostFile, seedFile)
 }
 
 func (l *composite) backOff(d *Decision, s Sample, w Reading) {
@@ -122,18 +129,20 @@ func (l *composite) backOff(d *Decision, s Sample, w Reading) {
 }
 
 // descend takes a step towards the knee, or rests at it.
-func (l *composite) descend(d *Decision, s Sample, w Reading, left float64) {
-	share := math.Min(l.p.MaxStep, l.p.Ratio*left)
-	switch verdict := l.knee.verdict(s); verdict {
+func (l *composite) descend(d *Decision, s Sample, h *heat.Reading, gap string, w Reading, left float64) {
+	switch l.knee.verdict(s) {
 	case goDown:
-		n, note := s.step(share), ""
+		b := l.bounds(s, h, gap, left)
+		n, note := min(s.step(b.share), b.bytes), ""
 		if k := l.knee.size; k > 0 && s.Usage-n < k {
 			n, note = (s.Usage-k)/page*page, "; stops at the safe size of "+bytes(k)
 		}
-		d.take(s, n, w, left, note)
+		b.take(d, s, n, w, left, note)
 	case probe:
-		d.take(s, s.step(share/2), w, left, "")
+		b := l.bounds(s, h, gap, left)
+		b.take(d, s, min(s.step(math.Min(l.p.MaxStep, l.p.Ratio*left)/2), b.bytes), w, left, "")
 		if d.Step == 0 {
+			l.knee.postpone()
 			return
 		}
 		l.knee.probed()

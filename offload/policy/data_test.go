@@ -20,7 +20,8 @@ var update = flag.Bool("update", false, "rewrite the expectations in testdata")
 //
 //	law NAME [ratio= max-step= mem= io= refault= hold= promotion= percentile= warmup=]    a fresh law
 //	heat [at= scan= ws= cold=IDLE:SIZE,… promo=IDLE:SIZE,…]    what access tracking says from here on; alone: nothing
-//	sample [xN] [usage= floor= period= mem= io= anon= file= cost-anon= cost-file= reclaimed= age= inactive= no-psi swap-full write-price= host-pressure explain]
+//	sample [xN] [usage= floor= period= mem= io= anon= file= cost-anon= cost-file= reclaimed= age= inactive= no-psi
+//	       swap-full write-price= host-pressure explain]
 //
 // A sample that gives no usage continues the last one: minus the last step, plus what came back. reclaimed is
 // the last step unless given. Floor, period and age (one day) stay until given again, the rest does not. A heat

@@ -24,16 +24,8 @@ import (
 type gswap struct {
 	p     Params
 	promo perMinute // pages that came back
-	past  Threshold
-
-	at     time.Time     // of the newest reading
-	learnt time.Time     // of the reading that last went into past
-	silent time.Duration // since a new reading came
-	gone   int64         // bytes taken since then
+	ages  ages
 }
-
-// silence is how long one reading may speak for the present: five scans of 120 s, or five of its own.
-const silence = 10 * time.Minute
 
 func (*gswap) Name() string { return GSwap }
 
@@ -61,48 +53,25 @@ func (l *gswap) Decide(s Sample) Decision {
 		d.Reason = WarmUp
 		d.Detail = fmt.Sprintf("takes nothing: watched for %v, and the first %v tell too little", max(s.Age, 0).Round(time.Second), l.p.Warmup)
 	case h != nil && h.Promo != nil:
-		t := l.past.Next(l.p.Percentile)
-		l.byAge(&d, s, h, t, l.why(t))
+		t := l.ages.past.Next(l.p.Percentile)
+		l.byAge(&d, s, h, t, l.ages.why(t, l.p.Percentile))
 	default:
 		l.byRate(&d, s, h, rate, left, note)
 	}
 	return d
 }
 
-// reading returns s's heat unless it is too old to count, learns from a new one, and says what is missing.
+// reading is what the access tracking says now, nil if nothing, and how the law does without what is missing.
 func (l *gswap) reading(s Sample) (h *heat.Reading, note string) {
-	h = s.Heat
-	if h == nil {
-		return nil, " (no access tracking here: braking on promotions alone)"
-	}
-	if !h.At.Equal(l.at) {
-		l.at, l.silent, l.gone = h.At, 0, 0
-		l.learn(h)
-	} else {
-		l.silent = min(l.silent+min(s.Period, time.Hour), 24*time.Hour)
-		l.gone = min(l.gone, math.MaxInt64-s.Reclaimed) + s.Reclaimed
-	}
+	h, gap := l.ages.see(s, l.p.Promotion, math.Inf(1))
 	switch {
-	case l.silent > max(silence, 5*min(h.Scan, time.Hour)):
-		return nil, fmt.Sprintf(" (no access tracking for %v: braking on promotions alone)", l.silent.Round(time.Second))
-	case h.Promo == nil:
-		return h, " (" + h.Source + " cannot tell promotions by age: braking on what really came back)"
+	case gap == "":
+	case h == nil:
+		note = " (" + gap + ": braking on promotions alone)"
+	default:
+		note = " (" + gap + ": braking on what really came back)"
 	}
-	return h, ""
-}
-
-// learn adds the best age of the minute that h describes. Readings of less than a minute's distance overlap, and
-// their promotions would count twice.
-func (l *gswap) learn(h *heat.Reading) {
-	if d := h.At.Sub(l.learnt); h.Promo == nil || !l.learnt.IsZero() && d >= 0 && d < time.Minute {
-		return
-	}
-	l.learnt = h.At
-	var promoted [Ages]float64
-	for i := range promoted {
-		promoted[i] = float64(h.Promo.Colder(Age(i)))
-	}
-	l.past.Observe(BestAge(&promoted, l.p.Promotion*float64(max(h.WorkingSet, 0))))
+	return h, note
 }
 
 // rate is what came back in the last minute as a share of the working set.
@@ -127,44 +96,16 @@ func (s Sample) workingSet(h *heat.Reading) float64 {
 
 // byAge takes what has reached age t, less what was taken since it was seen.
 func (l *gswap) byAge(d *Decision, s Sample, h *heat.Reading, t int, why string) {
-	d.Reason, d.Signal = ColdAge, coldAge
-	if t == Ages {
-		d.Detail = "takes nothing: at every age more would come back than the target allows" + why
-		return
-	}
-	cold := max(h.Cold.Colder(Age(t)), 0)
-	d.Step = min(s.step(l.p.MaxStep), max(cold-l.gone, 0)/page*page)
-	idle := fmt.Sprintf("%s has been idle for %v or longer%s", bytes(cold), Age(t), why)
-	switch {
-	case d.Step > 0:
-		d.Detail = fmt.Sprintf("takes %s, %s of %s: %s", bytes(d.Step), percent(float64(d.Step)/float64(s.Usage)), bytes(s.Usage), idle)
-	case cold >= page && l.gone > 0 && cold-l.gone < page:
-		d.Detail = "takes nothing: " + idle + ", and was taken already"
-	case cold >= page:
-		d.Reason, d.Signal = TooSmall, ""
-		d.Detail = "takes nothing: the step from " + bytes(s.Usage) + " is below one page"
-	default:
-		d.Detail = "takes nothing: " + idle
-	}
-}
-
-// why says where threshold t came from.
-func (l *gswap) why(t int) string {
-	switch {
-	case l.past.n == 1:
-		return " (after one minute)"
-	case l.past.n > 1 && t > l.past.percentile(l.p.Percentile):
-		return fmt.Sprintf(" (the last of %d minutes)", l.past.n)
-	}
-	return fmt.Sprintf(" (percentile %g of %d minutes)", l.p.Percentile, l.past.n)
+	cold, left := l.ages.idle(h, t)
+	d.Step = min(s.step(l.p.MaxStep), left)
+	d.byAge(s, t, cold, left, why)
 }
 
 // byRate takes Ratio, eased by the promotions; h, where there is one, bounds it by what is cold at all.
 func (l *gswap) byRate(d *Decision, s Sample, h *heat.Reading, rate Reading, left float64, note string) {
 	n := s.step(math.Min(l.p.MaxStep, l.p.Ratio*left))
 	if h != nil {
-		cold := max(h.Cold.Colder(Age(0)), 0)
-		if room := max(cold-l.gone, 0) / page * page; room < n {
+		if _, room := l.ages.idle(h, 0); room < n {
 			l.byAge(d, s, h, 0, note)
 			return
 		}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Ages is the number of cold ages that gswap and its replay tell apart.
+// Ages is the number of cold ages that the laws and gswap's replay tell apart.
 const Ages = 17
 
 // coldAges grow by the square root of two from 120 s, below which a page counts as in use, to 512 min: the range of

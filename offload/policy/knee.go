@@ -4,7 +4,7 @@ import "math"
 
 // knee remembers the safe size of one cgroup: the smallest size known not to hurt.
 //
-// It is found in two ways. One is the balance of a descent: once a seventh of what was lately taken comes back,
+// It is found in two ways. One is the balance of a descent: once too much of what was lately taken comes back,
 // at a rate that costs something, the pages still resident are in use. The other is being hurt twice at about
 // the same size shortly after taking something; once may have been chance.
 //
@@ -25,6 +25,7 @@ type knee struct {
 
 	watch    int     // periods until an effect counts as seen
 	harmless float64 // share of time spent on refaults that no size is called safe for
+	comeBack float64 // share of what was taken that comes back: the knee
 
 	interval int  // periods between two probes
 	next     int  // periods until the next probe
@@ -42,7 +43,6 @@ type flow struct {
 }
 
 const (
-	comeBack    = 0.15      // share of what was taken that comes back: the knee
 	harmlessOf  = 0.05      // of the refault cost target: below it nothing is a knee
 	minSteps    = 6         // a descent is judged after this many steps
 	memory      = 1. / 6    // weight of the newest period in a descent's flow
@@ -58,7 +58,7 @@ const (
 func newKnee(p Params) knee {
 	return knee{
 		sinceStep: math.MaxInt32, habit: -1,
-		watch: max(p.Hold, 1), harmless: harmlessOf * p.RefaultCost,
+		watch: max(p.Hold, 1), harmless: harmlessOf * p.RefaultCost, comeBack: p.ComeBack,
 	}
 }
 
@@ -99,16 +99,16 @@ func (k *knee) unusual(file float64) float64 {
 	return math.Max(0, file-k.habit)
 }
 
-// hurts says whether so much comes back, at such a cost a period, that taking does not pay.
-func (f flow) hurts(periods, harmless float64) bool {
-	return f.back >= comeBack*f.taken && f.cost >= harmless*periods
+// hurts says whether so much of f, which spans so many periods, came back at such a cost that taking does not pay.
+func (k *knee) hurts(f flow, periods float64) bool {
+	return f.back >= k.comeBack*f.taken && f.cost >= k.harmless*periods
 }
 
 func (k *knee) judge(s Sample) {
 	if k.judging--; k.judging > 0 {
 		return
 	}
-	if k.probe.taken == 0 || k.probe.hurts(float64(k.watch), k.harmless) {
+	if k.probe.taken == 0 || k.hurts(k.probe, float64(k.watch)) {
 		k.lost()
 		return
 	}
@@ -202,7 +202,7 @@ const (
 
 // verdict says whether this is the moment for a step.
 func (k *knee) verdict(s Sample) verdict {
-	if k.flow.steps >= minSteps && k.flow.taken > 0 && k.flow.hurts(1/memory, k.harmless) {
+	if k.flow.steps >= minSteps && k.flow.taken > 0 && k.hurts(k.flow, 1/memory) {
 		k.found(s.Usage)
 	}
 	above := float64(s.Usage) / float64(max(k.size, 1))
@@ -230,6 +230,9 @@ func (k *knee) verdict(s Sample) verdict {
 	}
 	return probe
 }
+
+// postpone puts off a probe that found nothing to take.
+func (k *knee) postpone() { k.next = k.firstInterval() }
 
 // probed opens the judgement of the probe that was just decided.
 func (k *knee) probed() {

@@ -45,14 +45,22 @@ func New(name string, p Params) (Law, error) {
 //
 // RefaultCost 0.002, two thousandths of the time: at the 10 to 20 µs that a page takes to come back from a
 // compressed pool this is 100 to 200 pages a second. A service that answers 3,000 requests a second then has at
-// most one in fifteen lengthened, by less than a network round trip varies, and the mean grows by 0.7 µs. It is twice the
-// memory-pressure target on purpose: pressure counts only the waiting that the kernel thought avoidable, the
+// most one in fifteen lengthened, by less than a network round trip varies, and the mean grows by 0.7 µs. It is twice
+// the memory-pressure target on purpose: pressure counts only the waiting that the kernel thought avoidable, the
 // estimate here counts every page, also those that read-ahead brought along. And it is where the law stops at once,
 // not where it settles: near the working set it rests long before (see knee), so a burst of a few hundred cold
 // pages stands out. On a disk tier with 1 ms a page the same share is 2 pages a second, as careful as it should be.
 //
 // Hold 10 periods: one minute in production. A service that was hurt gets at least that long to bring back
 // what it needs before anything is taken again.
+//
+// ComeBack 0.15: a law without a memory settles where as much comes back as it takes. Less stops sooner: what it costs
+// in saving and gives in accuracy was measured (docs/bench/offload.md, W11).
+//
+// Promotion 0.0005 and Percentile 95, for the ages of cgroups whose memory is tracked: a quarter of gswap's target,
+// because what is idle for a little less than that is a few pages that cost most of the faults; and a burst is
+// forgotten after twenty times its length, not fifty, because the signals answer it at once. Found in simulation
+// (docs/bench/offload.md).
 //
 // The gswap law reads neither pressure nor cost. Promotion 0.002 of the working set a minute is the published
 // target, found there by A/B tests over months. Percentile 98 lets one past minute in fifty have been worse.
@@ -64,7 +72,8 @@ func Defaults(name string) Params {
 	case TMO:
 		return p
 	case Composite:
-		p.RefaultCost, p.Hold = 0.002, 10
+		p.RefaultCost, p.Hold, p.ComeBack = 0.002, 10, 0.15
+		p.Promotion, p.Percentile = 0.0005, 95
 		return p
 	case GSwap:
 		return Params{Ratio: p.Ratio, MaxStep: p.MaxStep, Promotion: 0.002, Percentile: 98, Warmup: 10 * time.Minute}
@@ -93,6 +102,7 @@ func (p Params) withDefaults(name string) (Params, error) {
 		{"memory pressure target", &p.MemPressure, d.MemPressure, 1, true},
 		{"io pressure target", &p.IOPressure, d.IOPressure, 1, true},
 		{"refault cost target", &p.RefaultCost, d.RefaultCost, 1, true},
+		{"come-back share", &p.ComeBack, d.ComeBack, 1, true},
 		{"promotion target", &p.Promotion, d.Promotion, 1, true},
 		{"percentile", &p.Percentile, d.Percentile, 100, false},
 	} {

@@ -33,8 +33,8 @@ type Sample struct {
 
 	SwapFull     bool // swap use is above the stop mark: anonymous memory cannot go anywhere
 	HostPressure bool // the host-wide trigger is active
-	// WritePrice is the share of the write budget that is gone where a step may end on flash, from 0 to 1, nothing may be
-	// written; 0 where pages stay in memory.
+	// WritePrice is the share of the write budget that is gone where a step may end on flash, from 0 to 1, nothing may
+	// be written; 0 where pages stay in memory.
 	WritePrice float64
 	Reclaimed  int64 // bytes the previous step really took, 0 when there was none or it took nothing
 
@@ -65,11 +65,12 @@ type Params struct {
 	IOPressure  float64 // target share of time in io "some", in (0,1)
 	RefaultCost float64 // target share of time spent on refaults, in (0,1)
 	Hold        int     // periods without a step after a back-off
+	ComeBack    float64 // share of what was lately taken that comes back where the composite law stops, in (0,1)
 
-	// For gswap alone.
+	// For gswap, and the first two for composite where access is tracked.
 	Promotion  float64       // target of promotions a minute as a share of the working set, in (0,1)
 	Percentile float64       // of past minutes' best ages that the next minute's threshold takes, in (0,100]
-	Warmup     time.Duration // after a cgroup is first seen, in which nothing is taken
+	Warmup     time.Duration // after a cgroup is first seen, in which nothing is taken; gswap alone
 }
 
 // Reason is why a decision has the size it has.

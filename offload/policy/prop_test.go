@@ -187,6 +187,7 @@ func FuzzDecide(f *testing.F) {
 	f.Add(true, 1.0, 0.01, 0, int64(1), int64(math.MaxInt64), int64(-1), int64(0), uint64(3), int64(math.MaxInt64), uint8(0))
 	f.Add(false, 0.01, 0.002, 0, int64(6e9), int64(400<<20), int64(16<<20), int64(0), uint64(0), int64(0), uint8(1|8|16|32))
 	f.Add(false, 0.01, 0.002, 0, int64(6e9), int64(400<<20), int64(-1), int64(0), uint64(9), int64(0), uint8(8|16))
+	f.Add(true, 0.01, 0.002, 0, int64(6e9), int64(math.MaxInt64), int64(16<<20), int64(0), uint64(0), int64(0), uint8(1|16|32|64))
 	f.Fuzz(func(t *testing.T, composite bool, ratio, target float64, hold int, period, usage, floor, stall int64, pages uint64, cost int64, flags uint8) {
 		name := TMO
 		switch {
@@ -213,10 +214,16 @@ func FuzzDecide(f *testing.F) {
 				s.Heat.Promo = h
 			}
 		}
+		scan := func() {
+			if flags&64 != 0 && s.Heat != nil {
+				s.Heat.At = s.Heat.At.Add(time.Minute)
+			}
+		}
 		for range 12 {
 			d := l.Decide(s)
 			check(t, p, s, d)
 			s.Usage -= d.Step
+			scan()
 		}
 		s.RefaultAnon, s.RefaultFile, s.MemSome, s.IOSome = 0, 0, 0, 0
 		for range 40 {
@@ -224,15 +231,32 @@ func FuzzDecide(f *testing.F) {
 			check(t, p, s, d)
 			s.Usage -= d.Step
 			s.Reclaimed = d.Step
+			scan()
 		}
 	})
 }
 
 func BenchmarkDecide(b *testing.B) {
-	l := mustNew(b, Composite, Params{})
-	s := Sample{Period: 6 * time.Second, Usage: 4 << 30, PSI: true, RefaultAnon: 20, Reclaimed: 1 << 20}
-	b.ReportAllocs()
-	for b.Loop() {
-		l.Decide(s)
+	cold := make(heat.Histogram, 0, heat.MaxPageAge)
+	for i := range cap(cold) {
+		cold = append(cold, heat.Age{Idle: time.Duration(i) * 2 * time.Minute, Bytes: 10 << 20})
+	}
+	for name, s := range map[string]Sample{
+		"signals": {Reclaimed: 1 << 20},
+		"ages":    {Heat: &heat.Reading{Scan: 2 * time.Minute, Cold: cold, Promo: heat.Histogram{}, WorkingSet: 1 << 30}},
+	} {
+		b.Run(name, func(b *testing.B) {
+			l := mustNew(b, Composite, Params{})
+			s.Period, s.Usage, s.PSI, s.RefaultAnon = 6*time.Second, 4<<30, true, 20
+			at := time.Unix(0, 0)
+			b.ReportAllocs()
+			for n := 0; b.Loop(); n++ {
+				if s.Heat != nil && n%20 == 0 {
+					at = at.Add(2 * time.Minute)
+					s.Heat.At = at
+				}
+				l.Decide(s)
+			}
+		})
 	}
 }

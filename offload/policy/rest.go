@@ -1,11 +1,11 @@
 package policy
 
 // Rester is a law that knows for how long it will take nothing, so that a cgroup too small to be worth a look in every
-// period can be left alone meanwhile. A caller that leaves periods out tells the law with Skip, and gives the next sample
-// the whole time as its Period.
+// period can be left alone meanwhile. A caller that leaves periods out tells the law with Skip, and gives the next
+// sample the whole time as its Period.
 type Rester interface {
-	// Rest is in how many of the coming periods no step is due, ≥ 0, as long as no signal reaches its target and the usage
-	// stays at or below most bytes; most is 0 where the usage does not matter.
+	// Rest is in how many of the coming periods no step is due, ≥ 0, as long as no signal reaches its target and the
+	// usage stays at or below most bytes; most is 0 where the usage does not matter.
 	Rest() (periods int, most int64)
 	// Skip says that n periods passed without a sample, 0 ≤ n ≤ what Rest said.
 	Skip(n int)

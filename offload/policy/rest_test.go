@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Leaving out the periods that a law rests in changes no decision: one law sees every period, the other only those it does
-// not rest in, of a cgroup that stays calm while it rests.
+// Leaving out the periods that a law rests in changes no decision: one law sees every period, the other only those it
+// does not rest in, of a cgroup that stays calm while it rests.
 func TestRestChangesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Params{Ratio: 0.01, Hold: rapid.IntRange(1, 12).Draw(t, "hold")}

@@ -118,9 +118,9 @@ func TestOvershoot(t *testing.T) {
 	}
 }
 
-// TestLoadDoubles: twice the requests, and the working set is back within 30 s on the classic lists. Under MGLRU composite
-// rests at a size with six times the refaults, and twice the requests have more of them for up to a minute. When other
-// pages become hot it takes as long as it takes to touch them.
+// TestLoadDoubles: twice the requests, and the working set is back within 30 s on the classic lists. Under MGLRU
+// composite rests at a size with six times the refaults, and twice the requests have more of them for up to a minute.
+// When other pages become hot it takes as long as it takes to touch them.
 func TestLoadDoubles(t *testing.T) {
 	t.Parallel()
 	const span = 30 * time.Minute

@@ -149,8 +149,8 @@ func anyStationary(t *rapid.T) plan {
 	}}
 }
 
-// TestConverges: under a use that does not change, both laws settle: in the last quarter the saving varies by at most three
-// hundredths of the store, and the size changes its direction a few times at most.
+// TestConverges: under a use that does not change, both laws settle: in the last quarter the saving varies by at most
+// three hundredths of the store, and the size changes its direction a few times at most.
 func TestConverges(t *testing.T) {
 	t.Parallel()
 	everySeed(t, rapid.Custom(anyStationary), func(t *testing.T, seed int, p plan) {

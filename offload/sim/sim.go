@@ -5,8 +5,8 @@
 // It exists to compare laws with each other and with the best size that could have been chosen beforehand (Oracle), and
 // to find by property tests what a law does wrong. The laws come from outside, so that any policy.Law can be run.
 //
-// Invariants: a page is in memory, in the pool, on the disk or nowhere, and counted once; what was taken comes back when
-// it is touched; a run allocates nothing per touch.
+// Invariants: a page is in memory, in the pool, on the disk or nowhere, and counted once; what was taken comes back
+// when it is touched; a run allocates nothing per touch.
 // Ownership: a Config is not changed; a Result belongs to the caller. A Law is made anew for every cgroup and run.
 // Failure: Run refuses a Config that makes no sense, and passes on the error of a law that cannot be made.
 // Non-goals: time that is not spent on pages (queues, CPU contention), read-ahead, huge pages, NUMA, dirty page
@@ -49,8 +49,8 @@ type Cgroup struct {
 }
 
 // Limiter is a law that steers by a limit instead of steps, like the first senpai: after each decision the engine sets
-// the cgroup's limit and reclaims down to it, and does not apply the step. While the limit stands, a workload that needs
-// more reclaims for itself and waits for it.
+// the cgroup's limit and reclaims down to it, and does not apply the step. While the limit stands, a workload that
+// needs more reclaims for itself and waits for it.
 type Limiter interface {
 	Limit() (bytes int64, set bool)
 }

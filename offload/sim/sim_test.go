@@ -107,6 +107,8 @@ func TestDeterministic(t *testing.T) {
 		if !reflect.DeepEqual(a, b) {
 			t.Errorf("%s: two runs with seed %d differ", w.Name, cfg.Seed)
 		}
+		cfg.Scan = 0 // with ages hardly anything is taken that comes back, and then nothing depends on the seed
+		a = mustRun(t, cfg)
 		cfg.Seed++
 		if w.Name != "sidecar" && reflect.DeepEqual(a, mustRun(t, cfg)) { // too idle to differ
 			t.Errorf("%s: the seed does not matter", w.Name)
@@ -281,8 +283,8 @@ func limits(size int64) func() (policy.Law, error) {
 	return func() (policy.Law, error) { return limiter{size}, nil }
 }
 
-// TestLimitStalls: a limit holds the usage down while the working set grows, and makes the workload reclaim, all of which
-// pressure sees; steps to the same size let it grow.
+// TestLimitStalls: a limit holds the usage down while the working set grows, and makes the workload reclaim, all of
+// which pressure sees; steps to the same size let it grow.
 func TestLimitStalls(t *testing.T) {
 	w := workload(t, "zipf", 10*time.Minute)
 	w.Phases = []Phase{{At: 5 * time.Minute, Hot: 1}}
