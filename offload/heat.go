@@ -26,6 +26,7 @@ type heatState struct {
 	why     error
 	every   time.Duration
 	named   bool // the configuration says which source, or none
+	watched bool // the last scan was of some cgroup: a source may hold something for it; owned by trackHeat
 
 	mu sync.Mutex
 	// +checklocks:mu
@@ -46,7 +47,8 @@ func (a *Agent) openHeat() {
 		h.why = dryHeat()
 		return
 	}
-	h.tracker, h.why = track.Open(a.deps.Root, a.h, a.cfg.Heat)
+	machine, _ := a.deps.Worker.(track.Machine) // without one DAMON is not to be had
+	h.tracker, h.why = track.Open(a.deps.Root, a.h, a.cfg.Heat, machine)
 	switch {
 	case h.why == nil:
 		a.log.Info("access tracking", "source", h.tracker.Source(), "every", h.every)
@@ -94,12 +96,13 @@ func (a *Agent) trackHeat(ctx context.Context) {
 			return
 		case <-wait.C:
 		}
+		source := h.tracker.Source()
 		cost, err := a.patientScan(ctx, time.Now(), scanPatience)
 		if errors.Is(err, errAbandoned) {
 			a.log.Warn("access tracking abandoned at the end", "error", err)
 			return
 		}
-		if err != nil && ctx.Err() == nil && !warned {
+		if given := h.tracker.Source() != source; err != nil && ctx.Err() == nil && (!warned || given) {
 			warned = true
 			a.log.Warn("access tracking failed", "error", err, "hint", errkind.HintOf(err))
 		}
@@ -107,15 +110,15 @@ func (a *Agent) trackHeat(ctx context.Context) {
 	}
 }
 
-// scanPatience is how long a scan may go on when the daemon ends. Between processes it heeds the end at once, but within one
-// it waits for the kernel, for as long as that process holds its own page tables: a page fault on a dead network file
-// system takes for ever.
+// scanPatience is how long a scan may go on when the daemon ends. Between processes it heeds the end at once, but
+// within one it waits for the kernel, for as long as that process holds its own page tables: a page fault on a dead
+// network file system takes for ever.
 const scanPatience = 3 * time.Second
 
 var errAbandoned = errors.New("offload: a scan does not come back; it ends with the process")
 
-// patientScan is scanHeat, which is left to itself when ctx has ended and it has not for as long as patience. The tracker is its own
-// then. Nothing is waiting for what it found, and there is nothing to undo.
+// patientScan is scanHeat, which is left to itself when ctx has ended and it has not for as long as patience. The
+// tracker is its own then. Nothing is waiting for what it found, and there is nothing to undo.
 func (a *Agent) patientScan(ctx context.Context, at time.Time, patience time.Duration) (time.Duration, error) {
 	type result struct {
 		cost time.Duration
@@ -143,13 +146,11 @@ func (a *Agent) patientScan(ctx context.Context, at time.Time, patience time.Dur
 func (a *Agent) scanHeat(ctx context.Context, at time.Time) (cost time.Duration, err error) {
 	h := &a.heat
 	groups := a.managedGroups()
-	h.mu.Lock()
-	idle := len(groups) == 0 && len(h.readings) == 0
-	h.mu.Unlock()
-	if idle {
+	if len(groups) == 0 && !h.watched {
 		return 0, nil
 	}
 	res, err := h.tracker.Scan(ctx, at, groups)
+	h.watched = len(groups) > 0 || err != nil
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.failed = err; err != nil {

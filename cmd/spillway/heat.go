@@ -111,7 +111,7 @@ func (a *app) watchHeat(ctx context.Context, path string, f heatFlags) (none adm
 	if err != nil {
 		return none, err
 	}
-	tr, err := track.Open(f.sysroot, hier, track.Config{Source: track.Kind(f.source)})
+	tr, err := track.Open(f.sysroot, hier, track.Config{Source: track.Kind(f.source)}, nil)
 	if err != nil {
 		return none, err
 	}

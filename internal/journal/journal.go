@@ -85,7 +85,7 @@ func Open(dir string, c Config) (*Journal, Report, error) {
 	if err := os.Remove(filepath.Join(dir, tempName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, Report{}, fmt.Errorf("journal: open: %w", err)
 	}
-	f, err := sys.OpenNoFollow(filepath.Join(dir, FileName), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	f, err := sys.OpenRegular(filepath.Join(dir, FileName), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, Report{}, fmt.Errorf("journal: open: %w", err)
 	}
@@ -123,7 +123,7 @@ func Open(dir string, c Config) (*Journal, Report, error) {
 // Read returns the live entries of the journal in dir, oldest first, and changes nothing. No journal is an
 // empty one.
 func Read(dir string) ([]Entry, Report, error) {
-	f, err := sys.OpenNoFollow(filepath.Join(dir, FileName), os.O_RDONLY, 0)
+	f, err := sys.OpenRegular(filepath.Join(dir, FileName), os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, Report{}, nil
 	}
@@ -195,7 +195,8 @@ func (j *Journal) unsynced(id uint64, before *Entry, gen int, cause error) error
 	return errors.Join(diskFull(cause), j.compactLocked())
 }
 
-// Intent records that the value of entry id, a limit or a balance, is about to go from old to target. It does not wait for the disk.
+// Intent records that the value of entry id, a limit or a balance, is about to go from old to target. It does not wait
+// for the disk.
 func (j *Journal) Intent(id uint64, old, target int64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/spillway-io/spillway/internal/errkind"
@@ -300,6 +301,14 @@ func TestRefusesWhatOthersCouldWrite(t *testing.T) {
 		{"journal is a directory", func(t *testing.T, dir string) {
 			if err := os.Mkdir(filepath.Join(dir, FileName), 0o700); err != nil {
 				t.Fatal(err)
+			}
+		}},
+		{"journal is a pipe", func(t *testing.T, dir string) {
+			if err := syscall.Mkfifo(filepath.Join(dir, FileName), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := Read(dir); !errors.Is(err, sys.ErrNotRegular) {
+				t.Errorf("read: %v", err)
 			}
 		}},
 	} {

@@ -23,6 +23,7 @@ const (
 	Zram     Kind = "zram"     // a zram device set up and switched on as swap
 	Mkdir    Kind = "mkdir"    // a cgroup made
 	TempDir  Kind = "tempdir"  // a directory made, contents and all
+	Kdamond  Kind = "kdamond"  // DAMON's kdamond set up, and perhaps running
 )
 
 // Durable says whether the change outlives a reboot.
@@ -30,7 +31,7 @@ func (k Kind) Durable() bool { return k == SwapFile || k == TempDir }
 
 func (k Kind) known() bool {
 	switch k {
-	case Limit, Balance, Knob, SwapFile, Zram, Mkdir, TempDir:
+	case Limit, Balance, Knob, SwapFile, Zram, Mkdir, TempDir, Kdamond:
 		return true
 	}
 	return false

@@ -84,7 +84,7 @@ func (j *Journal) compactLocked() error {
 // replace puts a new file with the contents b in the journal's place. When it fails the old file is still there.
 func (j *Journal) replace(b []byte, keep bool) (*os.File, error) {
 	temp, name := filepath.Join(j.dir, tempName), filepath.Join(j.dir, FileName)
-	f, err := sys.OpenNoFollow(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)
+	f, err := sys.OpenRegular(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}

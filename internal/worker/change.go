@@ -33,6 +33,9 @@ func (m *machine) do(ctx context.Context, ch Change) (journal.Entry, error) {
 		build, err = m.prepareMkdir(ch.Mkdir, &e)
 	case journal.TempDir:
 		build, err = m.prepareTempDir(&e)
+	case journal.Kdamond:
+		e.Path = filepath.Join(m.root, kdamonds, "0")
+		build, err = m.prepareKdamond(&e)
 	}
 	if err != nil {
 		return journal.Entry{}, err

@@ -220,10 +220,10 @@ func (c *Client) abandon(id uint64) {
 // error wraps ctx's. Steps on different cgroups run in parallel, four at a time; a second one on the same cgroup is
 // ErrInFlight. errors.Is cgroup.ErrGone: it vanished. With an error the result still says what was taken.
 //
-// Step.Swappiness chooses between file and anonymous memory for this step alone: by an argument of memory.reclaim where the kernel
-// has it, else by a knob of the cgroup (never of the machine) that is journalled, written, and put back like the limit. One that this kernel
-// cannot do is errors.ErrUnsupported and takes nothing: the caller chooses again. errors.Is cgroup.ErrForeign: somebody else wrote the knob
-// or the limit meanwhile; theirs stays.
+// Step.Swappiness chooses between file and anonymous memory for this step alone: by an argument of memory.reclaim where
+// the kernel has it, else by a knob of the cgroup (never of the machine) that is journalled, written, and put back like
+// the limit. One that this kernel cannot do is errors.ErrUnsupported and takes nothing: the caller chooses again.
+// errors.Is cgroup.ErrForeign: somebody else wrote the knob or the limit meanwhile; theirs stays.
 func (c *Client) Step(ctx context.Context, s Step) (StepResult, error) {
 	req := s.request()
 	r, err := c.call(ctx, &req)
@@ -257,6 +257,18 @@ func (c *Client) Undo(ctx context.Context, id string) error {
 		return err
 	}
 	_, err = c.call(ctx, &request{Op: opUndo, Entry: entry})
+	return err
+}
+
+// Kdamond has the kdamond that Do set up, by its id, obey one of the commands Kdamond…, and waits until it has: up to
+// an interval of its own, during which ctx has no effect on it. errors.Is fs.ErrNotExist: somebody else set DAMON up
+// anew.
+func (c *Client) Kdamond(ctx context.Context, id, command string) error {
+	entry, err := entryID(id)
+	if err != nil {
+		return err
+	}
+	_, err = c.call(ctx, &request{Op: opKdamond, Entry: entry, Command: command})
 	return err
 }
 

@@ -24,6 +24,8 @@ type machine struct {
 	log  *slog.Logger
 	j    *journal.Journal // nil in a dry run
 
+	write func(path, value string) error // tests: a made-up kernel that answers writes; nil is the real one
+
 	steer steering
 }
 

@@ -24,8 +24,9 @@ import (
 
 const mib = 1 << 20
 
-// The test binary is also the worker (`EXE worker --state-dir DIR`, as in production), the daemon that is killed
-// (`EXE daemon`), and the workload that must survive (`EXE reread FILE`, `EXE once FILE`, `EXE anon BYTES`, `EXE idle`).
+// The test binary is also the worker (`EXE worker --state-dir DIR`, as in production), the daemon that is killed (`EXE
+// daemon`, `EXE kdamond`), and the workload that must survive (`EXE reread FILE`, `EXE once FILE`, `EXE anon BYTES`,
+// `EXE idle`).
 func TestMain(m *testing.M) {
 	if len(os.Args) < 2 || strings.HasPrefix(os.Args[1], "-") {
 		os.Exit(m.Run())
@@ -39,6 +40,8 @@ func TestMain(m *testing.M) {
 		})
 	case "daemon":
 		err = doomedDaemon()
+	case "kdamond":
+		err = kdamondDaemon()
 	case "reread":
 		err = reread(os.Args[2])
 	case "once":

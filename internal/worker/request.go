@@ -43,6 +43,8 @@ func (s *server) handle(req *request) {
 		s.begin(req, func(ctx context.Context) {
 			s.turn(req.ID, func() reply { return s.undoOne(ctx, req.Entry) })
 		})
+	case opKdamond:
+		s.begin(req, func(ctx context.Context) { s.kdamond(ctx, req) })
 	default:
 		s.send(req.ID, reply{Err: toWire(errkind.New(errkind.Invalid, "worker: unknown request %q", req.Op))})
 	}

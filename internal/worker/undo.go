@@ -76,6 +76,8 @@ func (m *machine) undo(ctx context.Context, e journal.Entry, dry bool) Outcome {
 			err = m.undoMkdir(ctx, e, dry, &o)
 		case journal.TempDir:
 			err = m.undoTempDir(e, dry, &o)
+		case journal.Kdamond:
+			err = m.undoKdamond(ctx, e, dry, &o)
 		default:
 			err = fmt.Errorf("worker: undo: unknown kind %q", e.Kind)
 		}

@@ -98,7 +98,7 @@ func ourFile(e journal.Entry, inode uint64, info os.FileInfo) bool {
 // halfMade says whether the file at path holds what a making leaves at any instant: nothing, zeros, or zeros
 // behind a swap header, which is written last.
 func halfMade(path string) (bool, error) {
-	f, err := sys.OpenNoFollow(path, os.O_RDONLY, 0)
+	f, err := sys.OpenRegular(path, os.O_RDONLY, 0)
 	if err != nil {
 		return false, err
 	}
@@ -158,6 +158,8 @@ func (m *machine) off(ctx context.Context, a proc.SwapArea) error {
 			return nil
 		case errkind.Of(err) == errkind.NotFound:
 			return m.reallyOff(a, err)
+		case errkind.Of(err) == errkind.Exhausted:
+			return m.noRoom(err)
 		case !swap.Interrupted(err):
 			return fmt.Errorf("worker: %w", err)
 		case ctx.Err() != nil:
@@ -241,8 +243,11 @@ func (m *machine) undoZram(ctx context.Context, e journal.Entry, dry bool, o *Ou
 }
 
 // whileBusy repeats f for a while: udev and the like open a block device that has just changed.
-func whileBusy(ctx context.Context, f func() error) error {
-	give, cancel := context.WithTimeout(ctx, time.Second)
+func whileBusy(ctx context.Context, f func() error) error { return patiently(ctx, time.Second, f) }
+
+// patiently repeats f while it answers EBUSY, for as long as patience.
+func patiently(ctx context.Context, patience time.Duration, f func() error) error {
+	give, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -23,27 +23,29 @@ import (
 const maxLine = 256 << 10
 
 const (
-	opStep   = "step"
-	opDo     = "do"
-	opUndo   = "undo"
-	opCancel = "cancel" // of request Of; has no answer of its own
-	opUsage  = "usage"
-	opClose  = "close"
+	opStep    = "step"
+	opDo      = "do"
+	opUndo    = "undo"
+	opCancel  = "cancel" // of request Of; has no answer of its own
+	opUsage   = "usage"
+	opKdamond = "kdamond" // Command to the kdamond of Entry
+	opClose   = "close"
 )
 
 type request struct {
-	ID     uint64       `json:"id"`
-	Op     string       `json:"op"`
-	Of     uint64       `json:"of,omitempty"`
-	Millis int64        `json:"ms,omitempty"` // time left; 0 is no deadline
-	Cgroup journal.Text `json:"cg,omitempty"`
-	Inode  uint64       `json:"ino,omitempty"`
-	Bytes  int64        `json:"bytes,omitempty"`
-	Floor  int64        `json:"floor,omitempty"`
-	Mix    int64        `json:"mix,omitempty"`  // a cgroup.Swappiness
-	Lazy   bool         `json:"lazy,omitempty"` // the answer may linger
-	Entry  uint64       `json:"entry,omitempty"`
-	Change *Change      `json:"change,omitempty"`
+	ID      uint64       `json:"id"`
+	Op      string       `json:"op"`
+	Of      uint64       `json:"of,omitempty"`
+	Millis  int64        `json:"ms,omitempty"` // time left; 0 is no deadline
+	Cgroup  journal.Text `json:"cg,omitempty"`
+	Inode   uint64       `json:"ino,omitempty"`
+	Bytes   int64        `json:"bytes,omitempty"`
+	Floor   int64        `json:"floor,omitempty"`
+	Mix     int64        `json:"mix,omitempty"`  // a cgroup.Swappiness
+	Lazy    bool         `json:"lazy,omitempty"` // the answer may linger
+	Entry   uint64       `json:"entry,omitempty"`
+	Command string       `json:"command,omitempty"`
+	Change  *Change      `json:"change,omitempty"`
 }
 
 // reply answers request ID; ID 0 is the worker's greeting.

@@ -60,8 +60,8 @@ type StepResult struct {
 	Took          time.Duration
 	FailCnt       uint64 // charges that hit the lowered limit meanwhile (v1)
 	Busy          bool   // the kernel gave up before the whole step was taken
-	// By names the file through which Step.Swappiness reached the kernel (cgroup.FileReclaim and so on), "" for the kernel's own
-	// choice. Swappiness is what it was told: less than was asked where it has no "max".
+	// By names the file through which Step.Swappiness reached the kernel (cgroup.FileReclaim and so on), "" for the
+	// kernel's own choice. Swappiness is what it was told: less than was asked where it has no "max".
 	By         string
 	Swappiness cgroup.Swappiness
 }
@@ -73,6 +73,7 @@ type Change struct {
 	Zram     *Zram     `json:"zram,omitempty"`
 	Mkdir    *Mkdir    `json:"mkdir,omitempty"`
 	TempDir  *TempDir  `json:"tempdir,omitempty"`
+	Kdamond  *Kdamond  `json:"kdamond,omitempty"`
 }
 
 // Knob writes Value to the file Path below /sys, /proc/sys or a cgroup mount. The file must be readable, or there
@@ -106,6 +107,10 @@ type Mkdir struct {
 
 // TempDir makes a directory (0700) that is removed with its contents on undo.
 type TempDir struct{ Path string }
+
+// Kdamond sets up DAMON's one kdamond, empty and not running, where nobody has set up any. The caller fills in the
+// files of its directory and switches it on with Client.Kdamond; undoing switches it off and removes the directory.
+type Kdamond struct{}
 
 // Done says how to undo a change.
 type Done struct {
@@ -153,10 +158,11 @@ func (ch Change) kind() (k journal.Kind, path string, err error) {
 	pick(ch.Zram != nil, journal.Zram, func() string { return "" })
 	pick(ch.Mkdir != nil, journal.Mkdir, func() string { return ch.Mkdir.Path })
 	pick(ch.TempDir != nil, journal.TempDir, func() string { return ch.TempDir.Path })
+	pick(ch.Kdamond != nil, journal.Kdamond, func() string { return "" })
 	if set != 1 {
 		return "", "", errkind.New(errkind.Invalid, "worker: change: %d kinds set, want one", set)
 	}
-	if k != journal.Zram {
+	if k != journal.Zram && k != journal.Kdamond {
 		if err := checkPath(path); err != nil {
 			return "", "", errkind.New(errkind.Invalid, "worker: %s %q: %w", k, path, err)
 		}

@@ -38,7 +38,8 @@ type Reading struct {
 	Scan  time.Duration `json:"scan"` // distance of two scans, the resolution of ages
 	Cold  Histogram     `json:"cold"` // resident memory by idle age, now
 	Promo Histogram     `json:"promo,omitempty"`
-	// Promo is memory that was touched again in the last minute, by the age it had reached. Nil: this source cannot see it.
+	// Promo is memory that was touched again in the last minute, by the age it had reached. Nil: this source cannot see
+	// it.
 	WorkingSet int64  `json:"working_set"` // bytes touched within the last 120 s (g-swap's definition)
 	Source     string `json:"source"`      // "mglru", "damon", "idle-bitmap", "clear-refs"
 }

@@ -16,7 +16,8 @@ type Generation struct {
 // Ladder turns the generations of one cgroup on one node into readings. The kernel keeps four, so at one scan in
 // two minutes it knows ages up to six minutes. The ladder climbs on from there: of what the oldest generation held
 // at an earlier scan, at least that much is still idle which it has not lost since. What the oldest generation
-// loses is charged to its oldest memory, so these ages are lower bounds: memory can be colder than it looks, not warmer.
+// loses is charged to its oldest memory, so these ages are lower bounds: memory can be colder than it looks, not
+// warmer.
 //
 // That holds for memory that is mapped. Pages of files that are read and not mapped enter an old generation at once,
 // because the kernel expects no second use; they look colder than they are. The zero value is ready. Not safe for

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/spillway-io/spillway/internal/probe"
 	"github.com/spillway-io/spillway/internal/sys"
 	"github.com/spillway-io/spillway/internal/testkit"
+	"github.com/spillway-io/spillway/internal/worker"
 	"github.com/spillway-io/spillway/offload/heat"
 	"github.com/spillway-io/spillway/offload/track"
 )
@@ -34,6 +36,13 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(hogMark); dir != "" {
 		if err := hogMain(dir); err != nil {
 			fmt.Println("hog:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if len(os.Args) > 3 && os.Args[1] == "worker" {
+		if err := worker.Main(context.Background(), os.Stdin, os.Stdout, worker.MainConfig{StateDir: os.Args[3]}); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		os.Exit(0)
@@ -61,8 +70,15 @@ func hogMain(dir string) error {
 	}
 	fmt.Println("ok")
 	var sum byte
+	stop := func() {}
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		part := b
+		if what, ok := strings.CutPrefix(in.Text(), "keep "); ok {
+			stop()
+			stop = keepTouching(b[:map[string]int64{"all": hogSize, "hot": hotSize}[what]])
+			fmt.Println("ok")
+			continue
+		}
 		if in.Text() == "hot" {
 			part = b[:hotSize]
 		}
@@ -74,6 +90,31 @@ func hogMain(dir string) error {
 		fmt.Println("ok", sum)
 	}
 	return nil
+}
+
+// keepTouching touches b over and over, until it is told to stop. Unmapping more than 33 pages flushes the TLB: an
+// emulated processor would keep every translation, and mark no page again whose mark was cleared.
+func keepTouching(b []byte) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var sum byte
+		for tick := time.NewTicker(20 * time.Millisecond); ctx.Err() == nil; {
+			for i := 0; i < len(b); i += 4096 {
+				sum += b[i]
+			}
+			if m, err := sys.MmapAnon(64 * 4096); err == nil {
+				for i := 0; i < len(m); i += 4096 {
+					m[i] = 1
+				}
+				_ = sys.Munmap(m)
+			}
+			<-tick.C
+		}
+		runtime.KeepAlive(sum)
+	}()
+	return func() { cancel(); <-done }
 }
 
 // hog is a process with a known hot and cold part in a cgroup of its own.
@@ -173,13 +214,14 @@ func near(t *testing.T, what string, got, want int64) {
 	}
 }
 
-// A real process with a hot quarter: the cold part is what was not touched, and what comes back is counted once, by age.
+// A real process with a hot quarter: the cold part is what was not touched, and what comes back is counted once, by
+// age.
 func TestClearRefsSeesTheColdPart(t *testing.T) {
 	g := startHog(t, "clear-refs")
 	if err := track.Check("/", track.ClearRefs); err != nil {
 		t.Skip(err)
 	}
-	tr, err := track.Open("/", g.h, track.Config{Source: track.ClearRefs})
+	tr, err := track.Open("/", g.h, track.Config{Source: track.ClearRefs}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +268,7 @@ func TestThisMachineSaysWhatItHas(t *testing.T) {
 	for _, k := range []track.Kind{track.MGLRU, track.DAMON, track.Idle, track.ClearRefs} {
 		err := track.Check("/", k)
 		t.Logf("%s: %v", k, err)
-		if k == track.DAMON && err == nil {
+		if k == track.DAMON && err == nil && strings.Contains(before, " on") {
 			t.Error("DAMON is offered")
 		}
 	}
@@ -274,7 +316,7 @@ func TestGenerationsSeeTheColdPart(t *testing.T) {
 		}
 	})
 	g := startHog(t, "mglru")
-	tr, err := track.Open("/", g.h, track.Config{})
+	tr, err := track.Open("/", g.h, track.Config{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,4 +338,80 @@ func TestGenerationsSeeTheColdPart(t *testing.T) {
 	r, _ = g.scan(tr, time.Now())
 	t.Logf("%v %v", r.Cold, r.Promo)
 	near(t, "promoted after everything was touched", int64(float64(r.Promo.Colder(r.Span))*r.Scan.Minutes()), cold)
+}
+
+// In a guest whose kernel has DAMON, with nobody using it: hot and cold parts are told apart, the hot one when it cools
+// down, and nothing stays set up.
+func TestDAMONSeesTheColdPart(t *testing.T) {
+	if os.Getenv("SPILLWAY_GUEST") == "" {
+		t.Skip("sets up a kdamond: runs in a guest only")
+	}
+	testkit.HostLock(t)
+	if err := track.Check("/", track.DAMON); err != nil {
+		t.Skip(err)
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := filepath.Join(t.TempDir(), "state")
+	if err := os.Mkdir(state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w, err := worker.Start(t.Context(), worker.Config{Exe: exe, StateDir: state})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := w.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	kdamonds := func() string {
+		b, err := os.ReadFile("/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds")
+		return fmt.Sprint(strings.TrimSpace(string(b)), err)
+	}
+	g := startHog(t, "damon")
+	tr, err := track.Open("/", g.h, track.Config{Source: track.DAMON}, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	track.Quicken(tr, 100*time.Millisecond)
+	if got := kdamonds(); got != "0<nil>" {
+		t.Errorf("%s kdamonds after probing", got)
+	}
+	// Ages are the kernel's own and so real: each look waits for a while of the hog's constant touching.
+	const cold = hogSize - hotSize
+	colder := func(part string, good func(int64) bool) (r heat.Reading) {
+		t.Helper()
+		g.touch("keep " + part)
+		tick := time.NewTicker(3 * time.Second)
+		defer tick.Stop()
+		for range 30 {
+			<-tick.C
+			if r, _ = g.scan(tr, time.Now()); r.Span > 12*time.Second && good(r.Cold.Colder(10*time.Second)) {
+				t.Logf("%s hot: %d of %d KiB were not touched for 10 s", part, r.Cold.Colder(10*time.Second)>>10, r.Cold.Total()>>10)
+				return r
+			}
+		}
+		t.Errorf("%s hot: %d MiB were not touched for 10 s, as DAMON sees it: %v", part, r.Cold.Colder(10*time.Second)/mib, r.Cold)
+		return r
+	}
+	r := colder("hot", func(n int64) bool { return n > cold-8*mib && n < cold+8*mib })
+	if got := r.Cold.Total(); got < hogSize || got > hogSize+32*mib {
+		t.Errorf("%d MiB in memory, want %d and a Go program", got/mib, hogSize/mib)
+	}
+	if got := kdamonds(); got != "1<nil>" {
+		t.Errorf("%s kdamonds while it runs", got)
+	}
+	colder("all", func(n int64) bool { return n < 16*mib })
+	colder("none", func(n int64) bool { return n > hogSize-8*mib })
+	if err := tr.Close(); err != nil {
+		t.Error(err)
+	}
+	if got := kdamonds(); got != "0<nil>" {
+		t.Errorf("%s kdamonds at the end", got)
+	}
 }

@@ -99,7 +99,11 @@ func TestCheckSaysWhatIsMissing(t *testing.T) {
 	m.file(kdamonds+"/1/pid", "78\n")
 	want(DAMON, "kdamond 1 (pid 78) runs, is not ours", "another source")
 	m.file(kdamonds+"/1/state", "off\n")
-	want(DAMON, "does not drive it", "another source")
+	want(DAMON, "2 kdamonds are set up", "another source")
+	m.file(kdamonds+"/nr_kdamonds", "0\n")
+	if err := Check(m.Root, DAMON); err != nil {
+		t.Error(err)
+	}
 
 	want(Idle, "Linux 4.3", "CONFIG_IDLE_PAGE_TRACKING")
 	m.file(idleBitmap, "")
@@ -123,7 +127,7 @@ func TestAutoPrefers(t *testing.T) {
 	m := newMachine(t, "/app")
 	open := func(c Config) string {
 		t.Helper()
-		tr, err := Open(m.Root, m.h, c)
+		tr, err := Open(m.Root, m.h, c, nil)
 		if err != nil {
 			return errkind.Of(err).String() + ": " + errkind.HintOf(err)
 		}
@@ -140,14 +144,14 @@ func TestAutoPrefers(t *testing.T) {
 		{Config{ClearRefs: true}, "clear-refs"},
 		{Config{Source: ClearRefs}, "clear-refs"},
 		{Config{Source: Off}, "unsupported: set heat.source in the configuration"},
-		{Config{Source: "sundial"}, "invalid: use one of auto, mglru, damon, idle, clear-refs, off"},
+		{Config{Source: "sundial"}, "invalid: use one of auto, mglru, idle, damon, clear-refs, off"},
 		{Config{Source: MGLRU}, "unsupported: use a kernel built with CONFIG_LRU_GEN"},
 	} {
 		if got := open(c.cfg); got != c.want {
 			t.Errorf("%+v: %s, want %s", c.cfg, got, c.want)
 		}
 	}
-	_, err := Open(m.Root, m.h, Config{})
+	_, err := Open(m.Root, m.h, Config{}, nil)
 	for _, part := range []string{"multi-generational LRU", "DAMON", "idle page tracking", "clear-refs"} {
 		if !strings.Contains(fmt.Sprint(err), part) {
 			t.Errorf("%v does not say why not %s", err, part)
@@ -207,7 +211,7 @@ func TestScanGenerations(t *testing.T) {
 		m.file(lruGen, b.String())
 	}
 	show()
-	tr, err := Open(m.Root, m.h, Config{})
+	tr, err := Open(m.Root, m.h, Config{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +279,7 @@ func TestScanIdleBitmap(t *testing.T) {
 	m.file(pageCgroup, string(cgroups))
 	m.file(pageFlags, string(flags))
 	m.file(idleBitmap, string(make([]byte, pages/8)))
-	tr, err := Open(m.Root, m.h, Config{Source: Idle})
+	tr, err := Open(m.Root, m.h, Config{Source: Idle}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -326,7 +330,7 @@ func TestClearsMembersOnly(t *testing.T) {
 	m.file("proc/self/clear_refs", "")
 	m.Place(7, "/app", "/app")
 	m.Place(8, "/elsewhere", "/elsewhere")
-	tr, err := Open(m.Root, m.h, Config{Source: ClearRefs})
+	tr, err := Open(m.Root, m.h, Config{Source: ClearRefs}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -366,7 +370,7 @@ func TestScanHeedsItsContext(t *testing.T) {
 		for _, name := range []string{idleBitmap, pageCgroup, pageFlags} {
 			m.file(name, "")
 		}
-		if _, err := (&Tracker{src}).Scan(ctx, begin, []Group{m.g}); !errors.Is(err, context.Canceled) {
+		if _, err := (&Tracker{src: src}).Scan(ctx, begin, []Group{m.g}); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v", src.name(), err)
 		}
 	}
@@ -384,7 +388,7 @@ func FuzzIdleBitmap(f *testing.F) {
 			}
 		}
 		g := Group{"/a", 1}
-		tr := &Tracker{newIdleBitmap(dir)}
+		tr := &Tracker{src: newIdleBitmap(dir)}
 		for i := range 3 {
 			r, err := tr.Scan(context.Background(), begin.Add(time.Duration(i)*time.Minute), []Group{g})
 			if err != nil {

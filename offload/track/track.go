@@ -1,17 +1,19 @@
 // Package track learns from the kernel how recently the memory of cgroups was touched, and hands it to offload/heat.
 //
-// There are four sources, tried in this order: the generations of the multi-generational LRU (debugfs), DAMON,
-// the idle-page bitmap, and clear_refs with smaps. Each is probed; what is missing is a *probe.Missing, and a
+// There are four sources, tried in this order: the generations of the multi-generational LRU (debugfs), the
+// idle-page bitmap, DAMON, and clear_refs with smaps. Each is probed; what is missing is a *probe.Missing, and a
 // source that somebody else uses is left alone. clear_refs is taken only when the configuration names it.
 //
-// What it changes: access bits and generations, which the kernel itself changes all the time. No setting is
-// written, nothing needs undoing and nothing outlives the last scan, so these writes go neither through the worker
-// nor through the journal; they are in write.go and nowhere else. They do influence which pages the kernel reclaims
-// first, so a dry run does not track.
+// What it changes: access bits and generations, which the kernel itself changes all the time. Nothing of that needs
+// undoing or outlives the last scan, so these writes go neither through the worker nor through the journal; they are
+// in write.go and nowhere else. They do influence which pages the kernel reclaims first, so a dry run does not track.
+// DAMON's kdamond is different: the worker journals and makes it, switches it on and undoes it (Machine); what is
+// written to the files of that kdamond goes with it.
 //
-// Ownership: a Tracker belongs to one goroutine. Failure: a cgroup that vanished or cannot be read has no reading in
-// that scan; an error of Scan says that the source itself failed. Every file is opened below a root that a test
-// replaces. Non-goals: mounting debugfs, starting a kdamond, switching the LRU, inner cgroups (leaves only).
+// Ownership: a Tracker belongs to one goroutine, Source apart. Failure: a cgroup that vanished or cannot be read has no
+// reading in that scan; an error of Scan says that the source itself failed. After one that cannot be used any more,
+// auto goes on with the next that works. Every file is opened below a root that a test replaces. Non-goals: mounting
+// debugfs, sharing DAMON, switching the LRU, inner cgroups (leaves only).
 package track
 
 import (
@@ -21,6 +23,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spillway-io/spillway/internal/cgroup"
@@ -35,14 +38,14 @@ type Kind string
 const (
 	Auto      Kind = "auto"       // the first that works, clear-refs only with Config.ClearRefs
 	MGLRU     Kind = "mglru"      // /sys/kernel/debug/lru_gen
-	DAMON     Kind = "damon"      // recognised, never driven: see checkDAMON
 	Idle      Kind = "idle"       // /sys/kernel/mm/page_idle/bitmap
+	DAMON     Kind = "damon"      // /sys/kernel/mm/damon/admin, needs a Machine
 	ClearRefs Kind = "clear-refs" // /proc/PID/clear_refs and smaps
 	Off       Kind = "off"
 )
 
 // Kinds are all values of Config.Source, in the order of preference.
-func Kinds() []Kind { return []Kind{Auto, MGLRU, DAMON, Idle, ClearRefs, Off} }
+func Kinds() []Kind { return []Kind{Auto, MGLRU, Idle, DAMON, ClearRefs, Off} }
 
 // Config is the `heat:` part of the configuration. The zero value works.
 type Config struct {
@@ -102,12 +105,16 @@ type source interface {
 
 // Tracker scans with one source.
 type Tracker struct {
-	src source
+	next func() (source, error) // what auto tries after a source that is given up; nil: nothing
+
+	mu  sync.Mutex
+	src source // written by the owner under mu, so that Source may be asked at any time
 }
 
 // Open finds the source that c asks for below root ("/" in production). If none is to be had the error is of kind
-// Unsupported, says of each why, and its hint is what to do about the first. Off is such an error, too.
-func Open(root string, h cgroup.Hierarchy, c Config) (*Tracker, error) {
+// Unsupported, says of each why, and its hint is what to do about the first. Off is such an error, too. w sets up
+// DAMON's kdamond; without it DAMON is not to be had.
+func Open(root string, h cgroup.Hierarchy, c Config, w Machine) (*Tracker, error) {
 	c.Source = cmp.Or(c.Source, Auto)
 	if err := c.Source.check(); err != nil {
 		return nil, err
@@ -116,27 +123,39 @@ func Open(root string, h cgroup.Hierarchy, c Config) (*Tracker, error) {
 		return nil, errkind.Hint(errkind.New(errkind.Unsupported, "track: access tracking is off"), "set heat.source in the configuration")
 	}
 	if c.Source != Auto {
-		if err := Check(root, c.Source); err != nil {
+		src, err := open(root, h, c.Source, w)
+		if err != nil {
 			return nil, err
 		}
-		return &Tracker{open(root, h, c.Source)}, nil
+		return &Tracker{src: src}, nil
 	}
+	order := []Kind{MGLRU, Idle, DAMON, ClearRefs}
 	var none None
-	for _, k := range []Kind{MGLRU, DAMON, Idle, ClearRefs} {
-		err := Check(root, k)
-		if err == nil && k == ClearRefs && !c.ClearRefs {
-			err = errkind.Hint(errkind.New(errkind.Unsupported, "track: clear-refs is used only when asked for"),
-				"set clear_refs: true below offload.heat, or name the source: --source clear-refs")
+	next := func() (source, error) {
+		for len(order) > 0 {
+			k := order[0]
+			order = order[1:]
+			src, err := open(root, h, k, w)
+			if err == nil && k == ClearRefs && !c.ClearRefs {
+				err = errkind.Hint(errkind.New(errkind.Unsupported, "track: clear-refs is used only when asked for"),
+					"set clear_refs: true below offload.heat, or name the source: --source clear-refs")
+			}
+			if err == nil {
+				return src, nil
+			}
+			none.Reasons = append(none.Reasons, err)
 		}
-		if err == nil {
-			return &Tracker{open(root, h, k)}, nil
-		}
-		none.Reasons = append(none.Reasons, err)
+		return nil, &none
 	}
-	return nil, &none
+	src, err := next()
+	if err != nil {
+		return nil, err
+	}
+	return &Tracker{src: src, next: next}, nil
 }
 
-// Check says whether source k can be used below root: nil, a *probe.Missing, or another reason.
+// Check says whether source k can be used below root, as far as looking tells: nil, a *probe.Missing, or another
+// reason.
 func Check(root string, k Kind) error {
 	switch k {
 	case MGLRU:
@@ -151,14 +170,24 @@ func Check(root string, k Kind) error {
 	return fmt.Errorf("track: %q is no source", string(k))
 }
 
-func open(root string, h cgroup.Hierarchy, k Kind) source {
+func open(root string, h cgroup.Hierarchy, k Kind, w Machine) (source, error) {
+	if err := Check(root, k); err != nil {
+		return nil, err
+	}
 	switch k {
 	case MGLRU:
-		return newMGLRU(root)
+		return newMGLRU(root), nil
 	case Idle:
-		return newIdleBitmap(root)
+		return newIdleBitmap(root), nil
+	case DAMON:
+		if w == nil {
+			return nil, errkind.Hint(errkind.New(errkind.Unsupported, "track: DAMON is free here, but only the daemon sets it up, because that must be undone"),
+				"start it: spillway up; or use another source")
+		}
+		d := newDAMON(root, h, w)
+		return d, d.probe(context.Background())
 	}
-	return newClearRefs(root, h)
+	return newClearRefs(root, h), nil
 }
 
 // None says that no source works here, and why, one reason for each in the order of preference.
@@ -188,7 +217,37 @@ func (n *None) Hint() string {
 }
 
 // Source is the name of the source as readings carry it.
-func (t *Tracker) Source() string { return t.src.name() }
+func (t *Tracker) Source() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.src.name()
+}
+
+// givenUp stands for a source that cannot be used any more, where there is no other.
+type givenUp struct {
+	source
+	why error
+}
+
+func (g givenUp) scan(context.Context, time.Time, []Group, *Result) error { return g.why }
+
+func (givenUp) Close() error { return nil }
+
+// giveUp puts the next source in the place of one that cannot be used any more, and says so.
+func (t *Tracker) giveUp(why error) error {
+	why = errors.Join(why, t.src.Close())
+	var next source = givenUp{t.src, why}
+	if t.next != nil {
+		if src, err := t.next(); err == nil {
+			next = src
+			why = fmt.Errorf("%w; going on with %s", why, src.name())
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.src = next
+	return why
+}
 
 // Scan looks at the groups at the time at, which must not go back. Between groups it heeds ctx.
 func (t *Tracker) Scan(ctx context.Context, at time.Time, groups []Group) (Result, error) {
@@ -196,10 +255,14 @@ func (t *Tracker) Scan(ctx context.Context, at time.Time, groups []Group) (Resul
 	defer runtime.UnlockOSThread()
 	before := sys.ThreadCPU()
 	r := Result{Readings: map[Group]heat.Reading{}, Errors: map[Group]error{}}
-	if err := t.src.scan(ctx, at, groups, &r); err != nil {
+	err := t.src.scan(ctx, at, groups, &r)
+	if _, already := t.src.(givenUp); errors.Is(err, errLost) && !already {
+		err = t.giveUp(err)
+	}
+	if err != nil {
 		return Result{}, err
 	}
-	r.CPU = sys.ThreadCPU() - before
+	r.CPU += sys.ThreadCPU() - before
 	return r, nil
 }
 
