@@ -6,8 +6,8 @@
 // settings go through the worker process, which journals and undoes them.
 //
 // Ownership: the goroutine in Run owns the targets' file descriptors, previous samples and laws; one goroutine
-// per batch of steps in flight only calls the worker. Agent.mu guards what the admin API reads (rows, rings, host figures)
-// and is never held while the kernel or the worker is asked.
+// per batch of steps in flight only calls the worker. Agent.mu guards what the admin API reads (rows, rings, host
+// figures) and is never held while the kernel or the worker is asked.
 //
 // Failure: a cgroup that vanishes is forgotten; a worker that dies ends Run with an error, because an agent
 // that cannot restore must not go on. Non-goals: killing, setting lasting limits, moving tasks.
@@ -87,6 +87,7 @@ type Agent struct {
 	host        hostState
 	balance     balance
 	wear        wearState
+	placing     placing
 	steps       sync.WaitGroup
 	objectives  []*objective
 	lastScan    time.Time
@@ -154,6 +155,7 @@ func New(cfg Config, deps Deps) (*Agent, error) {
 	}
 	a.openHost()
 	a.openBalance()
+	a.openPlacing()
 	a.openWear(time.Now())
 	a.openHeat()
 	if err := a.setObjectives(cfg.SLO, false); err != nil {
@@ -263,6 +265,7 @@ func (a *Agent) tick(ctx context.Context, now time.Time, period time.Duration) {
 	}
 	a.learn(now)
 	a.turns(now, period)
+	a.place(now)
 	a.send(ctx)
 	a.publish(now, period)
 }

@@ -20,7 +20,8 @@ import (
 	"github.com/spillway-io/spillway/offload/tier"
 )
 
-// balance is what the agent knows about choosing between file and anonymous memory on this machine; it belongs to the goroutine in Run.
+// balance is what the agent knows about choosing between file and anonymous memory on this machine; it belongs to the
+// goroutine in Run.
 type balance struct {
 	lives    mix.Lives
 	steering mix.Steering
@@ -89,6 +90,13 @@ func (a *Agent) openBalance() {
 func (a *Agent) sampleBalance() {
 	b := &a.balance
 	b.pool, b.poolFull, b.disk = false, false, false
+	if _, on := a.tiers.Shrinker(); on != b.shrinker {
+		b.shrinker = on
+		can, _ := tier.Steering(a.tiers.Knobs(a.h, a.kernel))
+		a.mu.Lock()
+		b.can = can
+		a.mu.Unlock()
+	}
 	for _, t := range a.host.tiers {
 		switch {
 		case t.State != tier.Active:
@@ -160,8 +168,8 @@ func (a *Agent) settlePool() {
 	b.stored, b.occupied, b.toDisk = h.mem.Zswapped, h.mem.Zswap, h.vm.PswpOut
 }
 
-// bound keeps a step for file cache within half of what there is: asking for more makes the kernel search for nothing, and the
-// rest is in use.
+// bound keeps a step for file cache within half of what there is: asking for more makes the kernel search for nothing,
+// and the rest is in use.
 func (a *Agent) bound(t *target, d *policy.Decision) {
 	files := max(t.stat.File-t.stat.Shmem, 0)
 	page := int64(4 * bytesize.KiB)
@@ -207,7 +215,7 @@ func (a *Agent) mixSample(t *target, s policy.Sample) mix.Sample {
 		if v2 && b.taken > 0 && a.balance.pool && b.offPool == "" {
 			g = mix.Growth{
 				Own: true, Out: min(m.TookAnon, grown), Stored: st.Zswapped - b.stored, Pool: charge,
-				Mixed: a.balance.poolFull || a.balance.shrinker,
+				Mixed: a.balance.poolFull || a.balance.shrinker || t.home.limit != "",
 			}
 		}
 		b.pool.Note(g, t.watched)
@@ -221,8 +229,8 @@ func (a *Agent) mixSample(t *target, s policy.Sample) mix.Sample {
 	return m
 }
 
-// judgePool acts on the verdict about t's pages: those that do not shrink are kept out of the pool where the kernel can and there is a
-// disk for them; else only file cache is taken. It says whether the verdict stands.
+// judgePool acts on the verdict about t's pages: those that do not shrink are kept out of the pool where the kernel can
+// and there is a disk for them; else only file cache is taken. It says whether the verdict stands.
 func (a *Agent) judgePool(t *target) bool {
 	b := &t.blend
 	poor, why := b.pool.Incompressible()
@@ -235,6 +243,7 @@ func (a *Agent) judgePool(t *target) bool {
 		a.backToPool(t)
 		return false
 	}
+	a.unplace(t) // its pages may then reach the disk
 	place, _ := mix.Put(mix.Home{Pool: a.balance.pool, Disk: a.balance.disk, Poor: true})
 	done := "only file cache is taken from it"
 	if place == mix.OnDisk && a.balance.zswapMax && a.mayWriteBack(t) && !a.cfg.DryRun && a.deps.Worker != nil {
@@ -275,6 +284,9 @@ func (a *Agent) backToPool(t *target) {
 func (a *Agent) unblend(t *target) {
 	a.balance.joint.Forget(&t.blend.pool)
 	t.files = comeback{}
+	if t.home.seen {
+		a.unplace(t)
+	}
 	if t.blend.mixer == nil {
 		return
 	}
@@ -291,8 +303,8 @@ func (a *Agent) died(t *target) {
 	a.unblend(t)
 }
 
-// blended notes what the kernel made of a step's choice. One that it cannot do makes the next ones coarser, is said once, and
-// shows in Status.
+// blended notes what the kernel made of a step's choice. One that it cannot do makes the next ones coarser, is said
+// once, and shows in Status.
 func (a *Agent) blended(t *target, d stepDone) {
 	t.blend.taken = max(d.res.Before-d.res.After, 0)
 	if d.choice == cgroup.KernelsChoice || !errors.Is(d.err, errors.ErrUnsupported) {
@@ -348,7 +360,7 @@ func (a *Agent) steeringLocked(will, wont []string) (can, cannot []string) {
 	default:
 		will = append(will, fmt.Sprintf("read memory pressure, which counts %.0f %% of the time that refaults cost (%s)", 100**share, why))
 	}
-	return will, wont
+	return a.placingLocked(will, wont)
 }
 
 // trustedPSI is the share from which pressure is a brake by itself: the true cost is then at most twice what it shows.

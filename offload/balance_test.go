@@ -148,8 +148,8 @@ func (w *changingWorker) Undo(_ context.Context, id string) error {
 	return nil
 }
 
-// Pages that do not shrink go past the pool where the kernel can keep them out of it and a disk is there for them; else only
-// file cache is taken. Either is said, and the change is taken back when the cgroup is not managed any more.
+// Pages that do not shrink go past the pool where the kernel can keep them out of it and a disk is there for them; else
+// only file cache is taken. Either is said, and the change is taken back when the cgroup is not managed any more.
 func TestIncompressibleCgroupsLeaveThePool(t *testing.T) {
 	for _, tc := range []struct {
 		name      string

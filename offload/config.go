@@ -43,8 +43,8 @@ type Config struct {
 	Endurance Endurance `yaml:"endurance"`
 	// Canary is the daemon's own test cgroup that measures the tiers.
 	Canary Canary `yaml:"canary"`
-	// SLO says how fast services must answer, and lets the agent learn how sensitive each is. Default: none is known, and
-	// every cgroup has the targets of its class.
+	// SLO says how fast services must answer, and lets the agent learn how sensitive each is. Default: none is known,
+	// and every cgroup has the targets of its class.
 	SLO []SLO `yaml:"slo"`
 	// Stop is the host-wide brake.
 	Stop Stop `yaml:"stop"`
@@ -62,11 +62,14 @@ type Targets struct {
 	IOPressure  float64 `yaml:"io_pressure"`  // io PSI "some"
 	RefaultCost float64 `yaml:"refault_cost"` // time spent on refaults
 	Hold        int     `yaml:"hold"`         // periods without a step after a back-off
+	ComeBack    float64 `yaml:"come_back"`    // of what was lately taken: where composite stops
 
-	// FileOnly takes file cache alone and never swaps this class out: where TMO's rollout began for everyone. Default false.
+	// FileOnly takes file cache alone and never swaps this class out: where TMO's rollout began for everyone. Default
+	// false.
 	FileOnly bool `yaml:"file_only"`
 
-	// For the law gswap alone; `spillway offload tune` finds them from a trace.
+	// For gswap, and the first two for composite where access is tracked; `spillway offload tune` finds gswap's from a
+	// trace.
 	Promotion  float64       `yaml:"promotion"`  // share of the working set that may be touched again a minute, (0,0.1]
 	Percentile float64       `yaml:"percentile"` // of past minutes' best ages that the next minute's threshold takes, 50 to 100
 	Warmup     time.Duration `yaml:"warmup"`     // after a cgroup is first seen, in which nothing is taken; 1s to 168h
@@ -196,6 +199,7 @@ func (c Config) check() error {
 func (t Targets) check(name class.Class) error {
 	for key, v := range map[string]float64{
 		"ratio": t.Ratio, "mem_pressure": t.MemPressure, "io_pressure": t.IOPressure, "refault_cost": t.RefaultCost,
+		"come_back": t.ComeBack,
 	} {
 		limit := 1.0
 		if key == "ratio" {
@@ -255,6 +259,7 @@ func (c Config) params(k class.Class) policy.Params {
 	p.IOPressure = cmp.Or(t.IOPressure, p.IOPressure)
 	p.RefaultCost = cmp.Or(t.RefaultCost, p.RefaultCost)
 	p.Hold = cmp.Or(t.Hold, p.Hold)
+	p.ComeBack = cmp.Or(t.ComeBack, p.ComeBack)
 	p.Promotion = cmp.Or(t.Promotion, p.Promotion)
 	p.Percentile = cmp.Or(t.Percentile, p.Percentile)
 	p.Warmup = cmp.Or(t.Warmup, p.Warmup)

@@ -320,6 +320,7 @@ func (a *Agent) Explain(path string) (admin.Explanation, error) {
 	params := map[string]float64{
 		"ratio": p.Ratio, "max_step": p.MaxStep, "mem_pressure": p.MemPressure, "io_pressure": p.IOPressure,
 		"refault_cost": p.RefaultCost, "hold_periods": float64(p.Hold), "floor_bytes": float64(t.row.floor),
+		"come_back": p.ComeBack,
 		"promotion": p.Promotion, "percentile": p.Percentile, "warmup_seconds": p.Warmup.Seconds(),
 	}
 	maps.DeleteFunc(params, func(_ string, v float64) bool { return v == 0 }) // the law does not look at it

@@ -52,6 +52,7 @@ type target struct {
 	slo *learning // nil: no objective for it
 
 	wear targetWear
+	home targetHome // where its pages lie
 
 	row row // guarded by Agent.mu
 }
@@ -79,17 +80,18 @@ func (t *target) closePSI(why string) {
 	t.psiDir, t.psiWhy, t.havePrevPSI = "", why, false
 }
 
-// idleReads is how many periods in a row a cgroup is not read while no step can be due, so that nothing needs a brake; see
-// rests.
+// idleReads is how many periods in a row a cgroup is not read while no step can be due, so that nothing needs a brake;
+// see rests.
 const idleReads = 10
 
 // withheldReads is the same after a step that the law wanted and the agent withheld: what it waits for may come sooner.
 const withheldReads = 4
 
-// rests says whether t needs no read in this period because no step can be due: while it is within a grain of its floor,
-// watched by its usage alone, and, if it is small, while it pays back what a step took too much, while its law rests, or
-// just after a step was withheld. Most of 200 cgroups on a node are small, and a step of theirs is less than half a folio.
-// A large one is read every period: a stall is to be answered at once, also when the answer changes nothing.
+// rests says whether t needs no read in this period because no step can be due: while it is within a grain of its
+// floor, watched by its usage alone, and, if it is small, while it pays back what a step took too much, while its law
+// rests, or just after a step was withheld. Most of 200 cgroups on a node are small, and a step of theirs is less than
+// half a folio. A large one is read every period: a stall is to be answered at once, also when the answer changes
+// nothing.
 func (a *Agent) rests(t *target) bool {
 	if !t.havePrev || t.inFlight || t.idle >= idleReads {
 		return false
@@ -233,8 +235,8 @@ func (a *Agent) send(ctx context.Context) {
 	})
 }
 
-// fullEvery is how many reads apart the figures are that people set and that rarely change: limits, protections, events.
-// The kernel respects a new protection by itself, whatever we know of it.
+// fullEvery is how many reads apart the figures are that people set and that rarely change: limits, protections,
+// events. The kernel respects a new protection by itself, whatever we know of it.
 const fullEvery = 10
 
 // read refreshes t.stat.
@@ -393,7 +395,7 @@ func (a *Agent) record(t *target, now time.Time, period time.Duration, s policy.
 	defer a.mu.Unlock()
 	r := &t.row
 	r.stat, r.floor, r.psiWhy = t.stat, s.Floor, t.psiWhy
-	r.mix, r.poor = t.blend.say, t.blend.poor
+	r.mix, r.poor = t.placed(), t.blend.poor
 	if t.memPSI != nil {
 		r.psiWhy = "not seen for a whole period yet"
 	}

@@ -184,7 +184,7 @@ func (a *Agent) spend(t *target, now time.Time, choice cgroup.Swappiness, d *pol
 		return choice
 	}
 	// The kernel may take a folio more than it is asked for.
-	worst := func(step int64) int64 { return min(step+grain, t.stat.Anon+t.stat.Shmem) }
+	worst := func(step int64) int64 { return a.writesOf(t, min(step+grain, t.stat.Anon+t.stat.Shmem)) }
 	left := w.ledger.Left()
 	if worst(d.Step) > left {
 		if a.tellsFiles() {
@@ -193,7 +193,7 @@ func (a *Agent) spend(t *target, now time.Time, choice cgroup.Swappiness, d *pol
 			return cgroup.FileOnly
 		}
 		page := int64(4 * bytesize.KiB)
-		d.Step = min(d.Step, max(left-grain, 0)/page*page)
+		d.Step = min(d.Step, max(left/a.writesOf(t, 1)-grain, 0)/page*page)
 		d.Detail += fmt.Sprintf("; the budget for writing to flash has %v left", bytesize.Size(left))
 		if d.Step == 0 {
 			d.Reason, d.Signal = policy.WriteBudget, "endurance"

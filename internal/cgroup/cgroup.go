@@ -4,7 +4,8 @@
 // Everything is opened below a root that a test replaces by a folder. Reading a Stat allocates nothing.
 // A cgroup that vanished gives an error that errors.Is ErrGone. Identity is path and inode: paths are reused,
 // descriptors are not, so a Group never reads a successor of its cgroup.
-// Only the worker process calls the functions that write (Group.Reclaim, ReclaimWith, Accepts, Shrink, Hold and what restores).
+// Only the worker process calls the functions that write (Group.Reclaim, ReclaimWith, Accepts, Shrink, Hold and what
+// restores).
 //
 // Ownership: a Group belongs to who opened it. Its methods may run at the same time, except Close.
 // Locks: none. Writes block for as long as the kernel reclaims; a signal to the blocked thread ends them.
@@ -81,7 +82,8 @@ type Stat struct {
 	RefaultAnon, RefaultFile uint64 // pages; before Linux 5.9 only RefaultFile
 	Refaults                 bool   // the kernel counts refaults for this cgroup (v1: since 6.1); else both stay 0
 	MajorFaults              uint64
-	SwapOut                  uint64 // pages written to swap areas, the compressed pool aside (v2 since 6.12); else 0
+	SwapOut, SwapIn          uint64 // pages written to swap areas and read from them, the compressed pool aside (v2 since 6.12); else 0
+	ZswapOut, ZswapIn        uint64 // pages that went into the compressed pool and came back from it (v2 since 5.19); else 0
 	FailCnt                  uint64 // v1: charges refused by the limit; v2: memory.events max
 	OOMKills                 uint64
 }

@@ -80,7 +80,8 @@ func (h Hierarchy) Self() (string, error) {
 	return below(h.memoryRoot, path)
 }
 
-// Of is the memory cgroup of process pid, as a path below Memory; errors.Is fs.ErrNotExist when there is no such process.
+// Of is the memory cgroup of process pid, as a path below Memory; errors.Is fs.ErrNotExist when there is no such
+// process.
 func (h Hierarchy) Of(pid int) (string, error) {
 	path, err := proc.MemoryPath(h.procRoot(), pid)
 	if err != nil {

@@ -49,6 +49,18 @@ type Group struct {
 // the Group. A cgroup that does not exist is ErrGone; one without the memory controller is an error of kind
 // Unsupported with the cure as its hint; a path such as "/a/../b" is Invalid.
 func (h Hierarchy) Open(path string) (*Group, error) {
+	return h.openFiles(path, func(int) bool { return true })
+}
+
+// OpenToAct is Open for who only takes memory: Reclaim, ReclaimWith, Accepts, Shrink, Hold, what restores, and Usage
+// work, Stat and Refresh fail. It holds three descriptors where Open holds up to nine (v2) or five (v1).
+func (h Hierarchy) OpenToAct(path string) (*Group, error) {
+	return h.openFiles(path, func(file int) bool {
+		return file == fileUsage || file == fileEvents && h.Mode != V2 || file == fileSwap
+	})
+}
+
+func (h Hierarchy) openFiles(path string, wanted func(file int) bool) (*Group, error) {
 	if err := checkPath(path); err != nil {
 		return nil, err
 	}
@@ -56,7 +68,7 @@ func (h Hierarchy) Open(path string) (*Group, error) {
 	for i := range g.fds {
 		g.fds[i] = -1
 	}
-	if err := g.open(h.Memory); err != nil {
+	if err := g.open(h.Memory, wanted); err != nil {
 		return nil, errors.Join(err, g.Close())
 	}
 	return g, nil
@@ -71,7 +83,7 @@ func checkPath(p string) error {
 
 // open goes down one component at a time: a cgroup path may be longer than the kernel takes in one call, and
 // no component may be a link.
-func (g *Group) open(memory string) error {
+func (g *Group) open(memory string, wanted func(file int) bool) error {
 	fd, err := openat(unix.AT_FDCWD, memory, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return g.fail("open", "", err)
@@ -95,7 +107,7 @@ func (g *Group) open(memory string) error {
 	g.inode = st.Ino
 	names := g.names()
 	for i, name := range names {
-		if name == "" {
+		if name == "" || !wanted(i) {
 			continue
 		}
 		fd, err := openat(g.dirfd, name, unix.O_RDONLY)

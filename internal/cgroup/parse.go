@@ -124,6 +124,12 @@ func fieldV2(s *Stat, key []byte) (size *int64, count *uint64) {
 		return nil, &s.MajorFaults
 	case "pswpout":
 		return nil, &s.SwapOut
+	case "pswpin":
+		return nil, &s.SwapIn
+	case "zswpout":
+		return nil, &s.ZswapOut
+	case "zswpin":
+		return nil, &s.ZswapIn
 	}
 	return nil, nil
 }

@@ -16,10 +16,11 @@ const (
 // MaxWeight is the kernel's largest weight.
 const MaxWeight = 200
 
-// Weight is the kernel's scale from 0 (file cache only) over 100 (a refault of either kind weighs the same) to 200 (anonymous
-// memory as far as a weight can say). What lies outside is taken for the nearer end. Of these 0 alone is strict: whatever the weight,
-// the classic LRU takes idle file cache first when there is a lot of it or when anonymous pages prove to be in use (measured
-// on 6.18: a step by 200 took 4 MiB of idle file cache whole before it swapped a page). So what a step took must be measured.
+// Weight is the kernel's scale from 0 (file cache only) over 100 (a refault of either kind weighs the same) to 200
+// (anonymous memory as far as a weight can say). What lies outside is taken for the nearer end. Of these 0 alone is
+// strict: whatever the weight, the classic LRU takes idle file cache first when there is a lot of it or when anonymous
+// pages prove to be in use (measured on 6.18: a step by 200 took 4 MiB of idle file cache whole before it swapped a
+// page). So what a step took must be measured.
 func Weight(n int) Swappiness { return FileOnly + Swappiness(min(max(n, 0), MaxWeight)) }
 
 // Weight is the kernel's number for s; false for KernelsChoice and AnonOnly, which have none.

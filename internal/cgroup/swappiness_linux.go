@@ -12,8 +12,8 @@ import (
 	"github.com/spillway-io/spillway/internal/sys"
 )
 
-// ReclaimWith is Reclaim with a choice of memory. A kernel that does not know the argument gives a *probe.Missing, having
-// taken nothing.
+// ReclaimWith is Reclaim with a choice of memory. A kernel that does not know the argument gives a *probe.Missing,
+// having taken nothing.
 func (g *Group) ReclaimWith(bytes int64, s Swappiness) error {
 	if s == KernelsChoice {
 		return g.Reclaim(bytes)
@@ -41,7 +41,8 @@ func MissingSwappiness(s Swappiness) *probe.Missing {
 		Do: "nothing: steps leave the choice between file cache and anonymous memory to the kernel; Linux 6.11 lets Spillway weigh them"}
 }
 
-// Accepts asks a v2 kernel whether memory.reclaim takes s as an argument. It asks for nothing to be reclaimed, and nothing is.
+// Accepts asks a v2 kernel whether memory.reclaim takes s as an argument. It asks for nothing to be reclaimed, and
+// nothing is.
 func (g *Group) Accepts(s Swappiness) (bool, error) {
 	if !g.v2 || !g.canReclaim || s == KernelsChoice {
 		return false, nil
@@ -82,10 +83,11 @@ type Hold struct {
 	old, set int64
 }
 
-// Hold makes the cgroup's next step take memory by s: on v1 it writes memory.swappiness, on v2 and for FileOnly alone it makes
-// what is swapped now the most that may be (memory.swap.max). Descendants keep their own memory.swappiness. Other reclaim of the cgroup meanwhile goes the
-// same way. intent(file, old, set) runs before the write, so that a journal can undo it; its error aborts. The caller releases what it
-// gets, also with an error: Release does nothing where nothing was written. A kernel or request without such a knob gives a
+// Hold makes the cgroup's next step take memory by s: on v1 it writes memory.swappiness, on v2 and for FileOnly alone
+// it makes what is swapped now the most that may be (memory.swap.max). Descendants keep their own memory.swappiness.
+// Other reclaim of the cgroup meanwhile goes the same way. intent(file, old, set) runs before the write, so that a
+// journal can undo it; its error aborts. The caller releases what it gets, also with an error: Release does nothing
+// where nothing was written. A kernel or request without such a knob gives a
 // *probe.Missing. If somebody set the knob while the intent was recorded, theirs stays and the error is ErrForeign.
 func (g *Group) Hold(s Swappiness, intent func(file string, old, set int64) error) (*Hold, error) {
 	h := &Hold{g: g, fd: -1}
@@ -156,8 +158,8 @@ func (h *Hold) choose(s Swappiness) error {
 // File names the knob that decides, whether or not it had to be written.
 func (h *Hold) File() string { return h.file }
 
-// Release puts the old value back if the knob still reads what Hold wrote, and makes sure by reading it again. A value that
-// somebody else wrote stays, and the error is ErrForeign; one that equals ours cannot be told from it. Idempotent.
+// Release puts the old value back if the knob still reads what Hold wrote, and makes sure by reading it again. A value
+// that somebody else wrote stays, and the error is ErrForeign; one that equals ours cannot be told from it. Idempotent.
 func (h *Hold) Release() error {
 	if h.fd < 0 {
 		return nil
@@ -169,8 +171,8 @@ func (h *Hold) Release() error {
 	return nil
 }
 
-// RestoreHold undoes a Hold whose process died: it sets file back to old, but only if it still reads wrote. changed says whether
-// it did, now what was found.
+// RestoreHold undoes a Hold whose process died: it sets file back to old, but only if it still reads wrote. changed
+// says whether it did, now what was found.
 func (g *Group) RestoreHold(file string, old, wrote int64) (changed bool, now int64, err error) {
 	return g.restoreHold(file, old, wrote, unix.O_RDWR)
 }

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Seeds for the cost of one refault until it is measured: 10 to 20 µs from a compressed pool, about 100 µs for a file read from a good
-// SSD; the same as the composite law's.
+// Seeds for the cost of one refault until it is measured: 10 to 20 µs from a compressed pool, about 100 µs for a file
+// read from a good SSD; the same as the composite law's.
 const (
 	seedAnon = 15 * time.Microsecond
 	seedFile = 100 * time.Microsecond
 )
 
 const (
-	// fade is what a period leaves of what was noted before: half is gone after 20 periods, two minutes of 6 s. Shorter, and
-	// a step's bytes are forgotten before they come back; longer, and a changed workload is not seen.
+	// fade is what a period leaves of what was noted before: half is gone after 20 periods, two minutes of 6 s.
+	// Shorter, and a step's bytes are forgotten before they come back; longer, and a changed workload is not seen.
 	fade = 0.966
 	// enough is how many bytes of a kind must stand in the balance before its cost means anything: 16 pages.
 	enough = 16 * page

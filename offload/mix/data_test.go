@@ -16,13 +16,16 @@ var update = flag.Bool("update", false, "rewrite the expectations in testdata")
 
 // TestData runs testdata/*.txt. A file is a list of blocks, input above ---- and expectation below; # begins a comment.
 //
-//	mixer [file-only]                                       a fresh Mixer
-//	set KEY=VALUE… FLAG…                                    of the next samples; stays until set again (-FLAG clears one)
-//	run N [explain]                                         N steps; of what a step takes, the share `anon-back` or `file-back` comes back in the next period
-//	pool / grow [xN] age= out= stored= pool= [own] [mixed]  a Pool and its periods
-//	joint / heap / ticks                                    see script.joint
-//	lives / died PARENT AGE… / short PARENT AGE             a Lives
+//	mixer [file-only]      a fresh Mixer
+//	set KEY=VALUE… FLAG…   of the next samples; stays until set again (-FLAG clears one)
+//	run N [explain]        N steps; of what one takes, the share `anon-back` or `file-back` comes back a period later
+//	pool / grow [xN] age= out= stored= pool= [own] [mixed]
+//	                       a Pool and its periods
+//	joint / heap / ticks   see script.joint
+//	lives / died PARENT AGE… / short PARENT AGE
+//	                       a Lives
 //	put [pool] [disk] [poor] [idle=]                        the rule of placement
+//	placing / ground / minutes / mover                      see script.placing
 //
 // Choices in a row with one reason are folded: how many, and the weights from the first to the last.
 func TestData(t *testing.T) {
@@ -37,6 +40,7 @@ type script struct {
 	pool  *Pool
 	lives *Lives
 	herd  *herdOf
+	held  *poolOf
 }
 
 // world is a cgroup that answers steps.
@@ -101,6 +105,8 @@ func (x *script) line(out *strings.Builder, f []string) {
 		fmt.Fprintf(out, "%s at %s: %v\n", args[0], args[1], x.lives.Short(args[0], x.duration(args[1])))
 	case "put":
 		x.put(out, args)
+	case "placing", "ground", "minutes", "mover":
+		x.placing(out, verb, args)
 	default:
 		x.t.Fatalf("unknown line %q", f)
 	}

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Lives remembers how long the children of a cgroup last, to tell those that come and go from those that stay. Shared memory of a short-lived cgroup must not
-// be swapped out: in swap it outlives the cgroup, and then only reading or deleting it frees what is left of the cgroup.
+// Lives remembers how long the children of a cgroup last, to tell those that come and go from those that stay. Shared
+// memory of a short-lived cgroup must not be swapped out: in swap it outlives the cgroup, and then only reading or
+// deleting it frees what is left of the cgroup.
 type Lives struct {
 	broods map[string]*brood
 	clock  uint64

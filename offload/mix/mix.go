@@ -1,13 +1,14 @@
 // Package mix decides which memory the next step on a cgroup takes: file cache, anonymous memory, or both by weight.
 //
 // Promise: pages that have nowhere to go, that would pin a dying cgroup, or that do not compress are not taken as
-// anonymous memory; for the rest the choice follows what a byte of each kind has cost to take, measured in this very cgroup.
-// A choice names its reason. The package is pure: samples in, choices out; no file, no clock.
-// Invariants: a choice is KernelsChoice or a weight of 0 to 200; it is 0 (file only) whenever a rule says so, whatever was measured; a weight moves by
-// at most one stride a step; a kernel that cannot be told gets KernelsChoice.
+// anonymous memory; for the rest the choice follows what a byte of each kind has cost to take, measured in this very
+// cgroup. A choice names its reason. The package is pure: samples in, choices out; no file, no clock.
+// Invariants: a choice is KernelsChoice or a weight of 0 to 200; it is 0 (file only) whenever a rule says so, whatever
+// was measured; a weight moves by at most one stride a step; a kernel that cannot be told gets KernelsChoice.
 // Ownership: a Mixer and a Pool belong to one cgroup, a Lives to one machine; each is used by one goroutine.
 // Failure: nothing fails; a sample that makes no sense (negative sizes, impossible costs) is read as nothing.
-// Non-goals: how much to take (package policy), how the kernel is told (the worker), what the swap device may still be written.
+// Non-goals: how much to take (package policy), how the kernel is told (the worker), what the swap device may still be
+// written.
 package mix
 
 import "time"
@@ -73,9 +74,10 @@ type Choice struct {
 	Detail     string // one sentence with numbers for people
 }
 
-// Took splits what a step took into the two kinds. usage is by how much the cgroup's usage fell, swap by how much what it has in swap
-// grew, back the pages that came back from swap meanwhile, pool by how much the cgroup's own charge for the compressed pool grew (0 where
-// the pool is charged to nobody). Pages that come and go for other reasons blur the two, but neither is ever negative.
+// Took splits what a step took into the two kinds. usage is by how much the cgroup's usage fell, swap by how much what
+// it has in swap grew, back the pages that came back from swap meanwhile, pool by how much the cgroup's own charge for
+// the compressed pool grew (0 where the pool is charged to nobody). Pages that come and go for other reasons blur the
+// two, but neither is ever negative.
 func Took(usage, swap int64, back uint64, pool int64) (anon, file int64) {
 	anon = max(0, swap+int64(min(back, maxPages))*page)
 	usage = max(0, usage) + max(0, pool)

@@ -11,8 +11,8 @@ const (
 	stride       = 5  // points a step, so that one lucky period does not turn the balance over
 	// indifferent is how far apart two costs must be to be told apart: refaults come in bursts.
 	indifferent = 1.25
-	// Steps between two tries to learn the cost of a kind: each pause is twice the last, so that a kind that proves dearer, or that the
-	// kernel will not give, is asked for less and less. At 6 s a step the longest is 26 minutes.
+	// Steps between two tries to learn the cost of a kind: each pause is twice the last, so that a kind that proves
+	// dearer, or that the kernel will not give, is asked for less and less. At 6 s a step the longest is 26 minutes.
 	shortPause, longPause = 2, 256
 	// hardly is the share of a cgroup's reclaimable memory under which a kind is not worth asking for.
 	hardly = 0.02
@@ -35,7 +35,8 @@ func New(p Params) *Mixer {
 	}
 }
 
-// Choose learns from s what the last step cost and says which memory the next one takes. Call it once a period, when a step is to be taken.
+// Choose learns from s what the last step cost and says which memory the next one takes. Call it once a period, when a
+// step is to be taken.
 func (m *Mixer) Choose(s Sample) Choice {
 	s = s.sane()
 	m.learn(s)
@@ -133,8 +134,8 @@ func (m *Mixer) weigh() Choice {
 	return Choice{m.weight, Weighed, fmt.Sprintf("weighs %d of 200 towards anonymous memory: a MiB freed has cost %s of it, %s of file cache", m.weight, perMiB(a), perMiB(f))}
 }
 
-// coarsen expresses a weight on a kernel that knows only two: file cache alone, and its own choice. Below the kernel's own
-// stand, the weight becomes the share of steps that are left to the kernel.
+// coarsen expresses a weight on a kernel that knows only two: file cache alone, and its own choice. Below the kernel's
+// own stand, the weight becomes the share of steps that are left to the kernel.
 func (m *Mixer) coarsen(s Sample, c Choice) Choice {
 	if s.Steering != Coarse || c.Swappiness == FileOnly {
 		return c

@@ -21,12 +21,14 @@ type Home struct {
 	Idle       time.Duration // how long they are expected to stay out, 0 for unknown
 }
 
-// LongCold is how long a page must be expected to stay out before a disk is the better place for it even though it shrinks. In the pool it goes on
-// occupying a third of itself; from a disk it takes 0.1 to 10 ms longer to come back, once. An hour is far beyond the reuse time of any page
-// that a service is known to need (g-swap calls two minutes cold).
+// LongCold is how long a page must be expected to stay out before a disk is the better place for it even though it
+// shrinks. In the pool it goes on occupying a third of itself; from a disk it takes 0.1 to 10 ms longer to come back,
+// once. An hour is far beyond the reuse time of any page that a service is known to need (g-swap calls two minutes
+// cold).
 const LongCold = time.Hour
 
-// Put is the rule of placement: what shrinks and may be needed soon goes to the pool, what does not shrink or is long cold to the disk.
+// Put is the rule of placement: what shrinks and may be needed soon goes to the pool, what does not shrink or is long
+// cold to the disk.
 func Put(h Home) (Place, string) {
 	switch {
 	case !h.Pool && !h.Disk:

@@ -9,12 +9,14 @@ import (
 
 // Growth is what one cgroup sent to the compressed pool in a period, in bytes.
 type Growth struct {
-	// Own says that the figures are this cgroup's: on cgroup v2 they are, on v1 only the whole pool is known; see Joint.
+	// Own says that the figures are this cgroup's: on cgroup v2 they are, on v1 only the whole pool is known; see
+	// Joint.
 	Own    bool
 	Out    int64 // by which what is swapped out grew, before compression; what came back meanwhile does not count
 	Stored int64 // of it, taken by the pool; the rest went to the disk behind because the pool refused it
 	Pool   int64 // by which the pool's memory grew
-	// Mixed says that the pool also refused pages for want of room, or moved some to the disk: then refusals say nothing.
+	// Mixed says that the pool also refused pages for want of room, or moved some to the disk: then refusals say
+	// nothing.
 	Mixed bool
 }
 

@@ -5,17 +5,18 @@ import (
 	"time"
 )
 
-// Joint splits the growth of a compressed pool that is charged to nobody (cgroup v1, zram) among the cgroups whose pages
-// went there or came back. It belongs to one machine and one goroutine.
+// Joint splits the growth of a compressed pool that is charged to nobody (cgroup v1, zram) among the cgroups whose
+// pages went there or came back. It belongs to one machine and one goroutine.
 //
 // All it can read is one sum: the pool grew by Σ shareᵢ × netᵢ, where netᵢ is by how much what cgroup i has in swap
 // grew. It closes a window whenever half a MiB has moved and corrects the shares along the flows (normalised least mean
 // squares, Widrow and Hoff 1960), which needs one number a cgroup. Where cgroups are always stepped in the same
 // proportion the sum cannot tell them apart. So a share learned from sums is a suspicion; what is evidence is a
-// window in which nearly all that moved was one cgroup's. A suspect gets such windows by being stepped alone, in turns with
-// the others being stepped without it.
+// window in which nearly all that moved was one cgroup's. A suspect gets such windows by being stepped alone, in turns
+// with the others being stepped without it.
 //
-// Failure: a window that the cgroups' flows do not explain (somebody unmanaged swaps, the kernel writes the pool back) says nothing.
+// Failure: a window that the cgroups' flows do not explain (somebody unmanaged swaps, the kernel writes the pool back)
+// says nothing.
 type Joint struct {
 	moved  []*Pool // with a flow in this window
 	ages   []time.Duration
@@ -228,7 +229,8 @@ func (j *Joint) end(quiet float64) {
 	j.probe = nil
 }
 
-// Waits says whether no anonymous memory is to be taken from p's cgroup in this tick, so that the pool's growth can be told apart.
+// Waits says whether no anonymous memory is to be taken from p's cgroup in this tick, so that the pool's growth can be
+// told apart.
 func (j *Joint) Waits(p *Pool) bool {
 	return j.probe != nil && (p == j.probe) != j.alone
 }

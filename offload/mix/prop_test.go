@@ -85,7 +85,8 @@ func TestTook(t *testing.T) {
 			t.Fatalf("%d + %d of %d", anon, file, usage)
 		}
 	})
-	// v2 charges the pool to the cgroup: 4 MiB of anonymous memory that shrank to 1 MiB and 2 MiB of file cache show as 5 MiB less.
+	// v2 charges the pool to the cgroup: 4 MiB of anonymous memory that shrank to 1 MiB and 2 MiB of file cache show as
+	// 5 MiB less.
 	if anon, file := Took(5<<20, 4<<20, 0, 1<<20); anon != 4<<20 || file != 2<<20 {
 		t.Errorf("anon %d, file %d", anon, file)
 	}

@@ -30,9 +30,9 @@ const maxFile = 8 * bytesize.MiB
 // File systems that keep files in memory: there is nothing to read back.
 var inMemory = []string{"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"}
 
-// CanaryFile measures in the first of dirs that lies on a disk; "" and folders that do not exist are skipped. Like Canary, it
-// works in a cgroup and a process of its own and leaves neither, nor the file. What was just written may still be in
-// the drive's own cache: the true cost of a page that has been cold for long is at least what is returned.
+// CanaryFile measures in the first of dirs that lies on a disk; "" and folders that do not exist are skipped. Like
+// Canary, it works in a cgroup and a process of its own and leaves neither, nor the file. What was just written may
+// still be in the drive's own cache: the true cost of a page that has been cold for long is at least what is returned.
 func CanaryFile(ctx context.Context, c CanaryConfig, dirs ...string) (m FileCost, err error) {
 	c, err = c.withDefaults()
 	if err != nil {

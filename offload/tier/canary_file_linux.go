@@ -9,9 +9,9 @@ import (
 	"github.com/spillway-io/spillway/internal/sys"
 )
 
-// file measures what a page of file cache costs to come back: it writes a file of n bytes in dir, drops it from the cache, and reads it
-// through a mapping in no order, then once more in order. The file has no name, so that nothing is left whatever ends
-// this process. Its bytes do not shrink, for file systems that compress.
+// file measures what a page of file cache costs to come back: it writes a file of n bytes in dir, drops it from the
+// cache, and reads it through a mapping in no order, then once more in order. The file has no name, so that nothing is
+// left whatever ends this process. Its bytes do not shrink, for file systems that compress.
 func (c *canary) file(dir string, n int64, atMost time.Duration) (a answer, err error) {
 	c.page = os.Getpagesize()
 	if n < int64(c.page) || n > maxCanary || n%int64(c.page) != 0 {
@@ -74,8 +74,8 @@ func (c *canary) scattered(f *os.File, n int, atMost time.Duration) (answer, err
 	return c.times(mem, atMost)
 }
 
-// inOrder is the time that read(2) from begin to end takes for each of the out pages that were not in the cache, by the kernel's
-// usual readahead.
+// inOrder is the time that read(2) from begin to end takes for each of the out pages that were not in the cache, by the
+// kernel's usual readahead.
 func inOrder(f *os.File, out int) (time.Duration, error) {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return 0, err

@@ -48,7 +48,8 @@ func TestWhereFilesAreMeasured(t *testing.T) {
 	}
 }
 
-// The canary process leaves no file, and refuses what it cannot do. Whether pages can be dropped depends on the folder's file system.
+// The canary process leaves no file, and refuses what it cannot do. Whether pages can be dropped depends on the
+// folder's file system.
 func TestCanaryReadsAFileOfItsOwn(t *testing.T) {
 	dir := t.TempDir()
 	n := 256 * os.Getpagesize()

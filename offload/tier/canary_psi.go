@@ -11,12 +11,12 @@ import (
 	"github.com/spillway-io/spillway/internal/psi"
 )
 
-// Which share of the time that a refault costs a kernel counts as memory pressure differs: a page is counted only if it was
-// active when it left, so the classic LRU counts next to nothing of what was touched once, and the multi-generation
+// Which share of the time that a refault costs a kernel counts as memory pressure differs: a page is counted only if it
+// was active when it left, so the classic LRU counts next to nothing of what was touched once, and the multi-generation
 // one about three tenths. A brake on pressure alone is as good as this share, which is why the canary measures it.
 
-// stalls is a look at memory "some" before the pages are touched. The canary's own pressure is best. Without it (no cgroup2 mount,
-// pressure switched off there) the host's serves, if nothing else stalls meanwhile.
+// stalls is a look at memory "some" before the pages are touched. The canary's own pressure is best. Without it (no
+// cgroup2 mount, pressure switched off there) the host's serves, if nothing else stalls meanwhile.
 type stalls struct {
 	own, host   string        // files; "" when there is none
 	ownAt       time.Duration // totals
@@ -26,8 +26,9 @@ type stalls struct {
 	beforeKnown bool
 }
 
-// calmHost is the share of time in host "some", before the touching began, up to which its growth during the touching is the canary's: a tenth of the composite
-// law's memory pressure target, so that what others add cannot be told from nothing.
+// calmHost is the share of time in host "some", before the touching began, up to which its growth during the touching
+// is the canary's: a tenth of the composite law's memory pressure target, so that what others add cannot be told from
+// nothing.
 const calmHost = 0.0001
 
 // From whom a share was learned, or why it was not.
@@ -81,8 +82,8 @@ func (s stalls) share(total time.Duration) (float64, string) {
 	return min(1, max(0, float64(now-at)/float64(total))), from
 }
 
-// noteHost remembers the host's pressure before the pages are filled and sent out, against which its calm is judged: what the worker reclaims counts
-// for nobody's pressure.
+// noteHost remembers the host's pressure before the pages are filled and sent out, against which its calm is judged:
+// what the worker reclaims counts for nobody's pressure.
 func (r *canaryRun) noteHost() {
 	var err error
 	r.hostFrom = time.Now()

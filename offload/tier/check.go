@@ -44,9 +44,11 @@ func (s *Set) zramPart(z Zram, m machine) (part, error) {
 	if known := s.zramAlgorithms(); z.Algorithm != "" && known != nil && !slices.Contains(known, z.Algorithm) {
 		return part{}, errkind.New(errkind.Invalid, "tiers.zram.algorithm: this kernel does not have %q; it has %s", z.Algorithm, strings.Join(known, ", "))
 	}
-	priority := zramPriority
-	if z.Priority != nil {
-		priority = *z.Priority
+	priority := z.priority()
+	for _, a := range m.areas {
+		if z.Priority == nil && a.kind != KindZram {
+			priority = min(max(priority, a.Priority+1), maxPriority)
+		}
 	}
 	return part{key: "zram", what: fmt.Sprintf("create a zram swap device of %v with priority %d", z.Size, priority),
 		hint:   "remove tiers.zram, or run as root on a kernel with CONFIG_ZRAM",

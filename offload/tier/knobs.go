@@ -2,6 +2,7 @@ package tier
 
 import (
 	"cmp"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,9 +24,10 @@ type Knob struct {
 
 // Knobs says what can be steered on this machine and what cannot, the finest first.
 //
-// They are used so: the choice between file and anonymous memory is made at every step; a cgroup whose pages do not shrink is kept out of the
-// compressed pool by memory.zswap.max (cgroup v2), or where there is no such file loses only file cache; what the pool holds for long goes to the disk
-// behind by the kernel's own shrinker when that is on; which of several areas fills first is their priority. Nothing of it needs the machine's vm.swappiness.
+// They are used so: the choice between file and anonymous memory is made at every step; a cgroup whose pages do not
+// shrink is kept out of the compressed pool by memory.zswap.max (cgroup v2), or where there is no such file loses only
+// file cache; what the pool holds for long goes to the disk behind by the kernel's own shrinker when that is on; which
+// of several areas fills first is their priority. Nothing of it needs the machine's vm.swappiness.
 func (s *Set) Knobs(h cgroup.Hierarchy, release string) []Knob {
 	s.mu.Lock()
 	seen := s.seen
@@ -118,4 +120,36 @@ func since(release string, major, minor int) bool {
 	digits := rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
 	n, err := strconv.Atoi(digits)
 	return m > major || m == major && err == nil && n >= minor
+}
+
+// Shrinker says whether this kernel has zswap's shrinker, and whether it is on.
+func (s *Set) Shrinker() (have, on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.seen.zswapWhy == "" && s.seen.zswap.HasShrinker, s.seen.zswap.Shrinker
+}
+
+// ShrinkerKnob is the file that switches it.
+func (s *Set) ShrinkerKnob() string {
+	return filepath.Join(s.root, "sys/module/zswap/parameters/shrinker_enabled")
+}
+
+// Misordered says which compressed disk in memory is filled no sooner than a real one, and what to do; "" when none.
+// Priorities of areas that others made are theirs to change: it takes switching the area off, which reads its pages
+// back.
+func (s *Set) Misordered() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, z := range s.seen.areas {
+		if z.kind != KindZram {
+			continue
+		}
+		for _, d := range s.seen.areas {
+			if d.kind != KindZram && d.Priority >= z.Priority {
+				return fmt.Sprintf("fill compressed memory first: %s has priority %d and %s %d; swapoff %s, then swapon -p %d %s",
+					d.name, d.Priority, z.name, z.Priority, z.Path, max(zramPriority, min(d.Priority, maxPriority-1)+1), z.Path)
+			}
+		}
+	}
+	return ""
 }

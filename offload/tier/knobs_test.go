@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spillway-io/spillway/internal/bytesize"
 	"github.com/spillway-io/spillway/internal/cgroup"
 	"github.com/spillway-io/spillway/internal/testkit"
 )
@@ -95,5 +96,30 @@ func TestSince(t *testing.T) {
 		if got := since(tc.release, 6, 11); got != tc.want {
 			t.Errorf("since(%q, 6, 11) = %v", tc.release, got)
 		}
+	}
+}
+
+// A disk that is filled before compressed memory is reported with what to type; what we make ourselves comes above the
+// disks.
+func TestPriorities(t *testing.T) {
+	for _, tc := range []struct{ name, areas, want, made string }{
+		{"none", "", "", "prio 100"},
+		{"disk first", "/dev/sda2 partition 1024 0 5\n/dev/zram0 partition 1024 0 -2\n", "swapoff /dev/zram0, then swapon -p 100 /dev/zram0", "prio 100"},
+		{"side by side", "/dev/sda2 partition 1024 0 200\n/dev/zram0 partition 1024 0 200\n", "swapon -p 201", "prio 201"},
+		{"the right order", "/dev/sda2 partition 1024 0 -2\n/dev/zram0 partition 1024 0 100\n", "", "prio 100"},
+		{"nothing above it", "/dev/sda2 partition 1024 0 32767\n", "", "prio 32767"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			root := bare(t)
+			write(t, root+"/proc/swaps", "Filename\tType\tSize\tUsed\tPriority\n"+tc.areas)
+			s, w := open(t, root), newFake(t, root)
+			if got := s.Misordered(); (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
+				t.Errorf("says %q, want %q", got, tc.want)
+			}
+			if err := s.Apply(t.Context(), Setup{Zram: &Zram{Size: bytesize.GiB}}, w); err != nil {
+				t.Fatal(err)
+			}
+			w.expect("zram 1024 " + tc.made + " ")
+		})
 	}
 }

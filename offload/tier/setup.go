@@ -34,6 +34,10 @@ type Setup struct {
 	// PageCluster is the logarithm of how many pages one swap fault reads, 0 to 6; nil keeps it. A compressed
 	// tier has no seek to save, so 0 avoids decompressing eight pages for one (the kernel's default is 3).
 	PageCluster *int `yaml:"page_cluster"`
+	// WriteBack says whether what is long cold in zswap's pool may move to the disk behind it: auto does so on cgroup
+	// v2 with Linux 6.8, a disk, a write budget, and most of the pool held by managed cgroups; on does so whoever's
+	// pages they are; off leaves it to the kernel. "" is auto.
+	WriteBack Mode `yaml:"write_back"`
 }
 
 // SwapFile describes a swap file to create. Nothing may exist at Path.
@@ -47,7 +51,7 @@ type SwapFile struct {
 type Zram struct {
 	Size      bytesize.Size `yaml:"size"`      // bytes before compression, at least 1 MiB, at most twice the memory
 	Algorithm string        `yaml:"algorithm"` // "" keeps the kernel's
-	Priority  *int          `yaml:"priority"`  // 0 to 32767; nil means 100, so that it fills before disks
+	Priority  *int          `yaml:"priority"`  // 0 to 32767; nil means 100, or one more than the highest disk's, so that it fills before disks
 }
 
 const (
@@ -67,15 +71,8 @@ func (s Setup) Validate() error {
 	var errs []error
 	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf("tiers."+format, a...)) }
 
-	switch s.Zswap {
-	case "", Auto, On, Off:
-	case "true", "yes", "enabled", "Y", "1":
-		bad("zswap: %q is not a mode; write on", s.Zswap)
-	case "false", "no", "disabled", "N", "0":
-		bad("zswap: %q is not a mode; write off", s.Zswap)
-	default:
-		bad("zswap: %q is not a mode; write auto, on or off", s.Zswap)
-	}
+	checkMode(bad, "zswap", s.Zswap)
+	checkMode(bad, "write_back", s.WriteBack)
 	if s.Compressor != "" && !plainName(s.Compressor) {
 		bad("compressor: %q is not the name of a compressor; write one like lzo, lz4 or zstd", s.Compressor)
 	}
@@ -98,6 +95,12 @@ func (s Setup) Validate() error {
 			bad("zram: with zswap: on every page would be compressed twice; use zram with zswap: off, or zswap with a swap_file")
 		}
 	}
+	if s.Zswap == Off && s.WriteBack == On {
+		bad("write_back: on moves pages of zswap's pool, and zswap: off leaves none; remove one of the two")
+	}
+	if z, f := s.Zram, s.SwapFile; z != nil && f != nil && f.Priority != nil && *f.Priority >= z.priority() {
+		bad("swap_file.priority: %d is not below zram's %d, so the disk would be filled first; write less, or more in zram.priority", *f.Priority, z.priority())
+	}
 	if c := s.PageCluster; c != nil && (*c < 0 || *c > maxPageCluster) {
 		bad("page_cluster: %d is outside 0 to %d; it is a logarithm, 0 reads one page a fault", *c, maxPageCluster)
 	}
@@ -105,6 +108,26 @@ func (s Setup) Validate() error {
 		return nil
 	}
 	return errkind.Wrap(errkind.Invalid, errors.Join(errs...))
+}
+
+func checkMode(bad func(string, ...any), key string, m Mode) {
+	switch m {
+	case "", Auto, On, Off:
+	case "true", "yes", "enabled", "Y", "1":
+		bad("%s: %q is not a mode; write on", key, m)
+	case "false", "no", "disabled", "N", "0":
+		bad("%s: %q is not a mode; write off", key, m)
+	default:
+		bad("%s: %q is not a mode; write auto, on or off", key, m)
+	}
+}
+
+// priority is what the device gets without areas of others.
+func (z Zram) priority() int {
+	if z.Priority != nil {
+		return *z.Priority
+	}
+	return zramPriority
 }
 
 func (f SwapFile) validate(bad func(string, ...any)) {

@@ -55,6 +55,12 @@ func TestValidate(t *testing.T) {
 		{"zram algorithm", Setup{Zram: &Zram{Size: bytesize.GiB, Algorithm: "LZ4"}}, []string{"zram.algorithm"}},
 		{"twice compressed", Setup{Zswap: On, Zram: &Zram{Size: bytesize.GiB}}, []string{"compressed twice"}},
 		{"cluster", Setup{PageCluster: ptr(8)}, []string{"page_cluster: 8", "logarithm"}},
+		{"write back", Setup{WriteBack: On}, nil},
+		{"write back word", Setup{WriteBack: "yes"}, []string{"write_back", "write on"}},
+		{"write back of nothing", Setup{Zswap: Off, WriteBack: On}, []string{"write_back: on", "leaves none"}},
+		{"disk before zram", Setup{Zram: &Zram{Size: bytesize.GiB}, SwapFile: &SwapFile{Path: "/swap", Size: bytesize.GiB, Priority: ptr(100)}},
+			[]string{"swap_file.priority: 100 is not below zram's 100"}},
+		{"disk after zram", Setup{Zram: &Zram{Size: bytesize.GiB}, SwapFile: &SwapFile{Path: "/swap", Size: bytesize.GiB, Priority: ptr(99)}}, nil},
 		{"two at once", Setup{Zswap: "x", PageCluster: ptr(-1)}, []string{"tiers.zswap", "tiers.page_cluster"}},
 	} {
 		t.Run(tc.what, func(t *testing.T) {
