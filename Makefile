@@ -25,7 +25,7 @@ demo: build
 
 # Five demo runs and the other figures of docs/bench/offload.md, about 40 minutes. QUICK=1: 6 minutes, without G2.
 # GOAL=G2 runs one goal, LONG=1 gives G2 three pairs of blocks instead of one. GOAL=W runs the workloads too, about
-# 65 minutes more; GOAL=W.nginx one of them, GOAL=W.redis one server under every law, LAW=tmo the others under that law.
+# 70 minutes more; GOAL=W.nginx one of them, GOAL=W.redis one server under every law, LAW=tmo the others under that law.
 # GOAL=G9 kills the daemon 200 times, about 20 minutes, and is in no group.
 bench-offload: build
 	@deploy/apt.sh "the demo's two redis twins" redis-server=redis-server

@@ -64,8 +64,8 @@ type objective struct {
 
 func (o *objective) matches(path string) bool { return len(o.globs.Unused([]string{path})) == 0 }
 
-// setObjectives replaces what the agent watches; opened by openObjectives. An entry that did not change goes on, and what
-// was learnt from it in hours stays. keep is false when none can: their windows have another length.
+// setObjectives replaces what the agent watches; opened by openObjectives. An entry that did not change goes on, and
+// what was learnt from it in hours stays. keep is false when none can: their windows have another length.
 func (a *Agent) setObjectives(list []SLO, keep bool) error {
 	before := a.objectives
 	a.objectives = nil
@@ -107,7 +107,8 @@ func (a *Agent) objectiveOf(path string) *objective {
 	return nil
 }
 
-// openObjectives begins to watch the signals. One that cannot be opened is logged; its cgroups keep their class's targets.
+// openObjectives begins to watch the signals. One that cannot be opened is logged; its cgroups keep their class's
+// targets.
 func (a *Agent) openObjectives() {
 	for _, o := range a.objectives {
 		if o.watch != nil {
@@ -163,10 +164,15 @@ func (a *Agent) join(t *target) {
 	h.Write([]byte(t.path)) // never fails
 	t.slo = &learning{
 		objective: o,
-		learner:   sensitivity.New(sensitivity.SLO{P99: o.P99, Inflation: o.Inflation}, h.Sum64()^t.inode),
+		learner:   sensitivity.New(sensitivity.SLO{P99: o.P99, Inflation: o.Inflation, Blind: blind(o.Source)}, h.Sum64()^t.inode),
 		advice:    sensitivity.Advice{Scale: 1},
 	}
 }
+
+// blind says whether a source asks for nothing that offloading could take away: a connect, or a key that is asked for
+// so often that it never leaves. It sees what waits behind others' refaults, and in its p99 only when they take more
+// than a hundredth of the time: more than the refault cost target of class latency at its widest.
+func blind(c slo.Config) bool { return c.TCP != nil || c.Redis != nil }
 
 // learn gives every learner the period that just ended, before the coming one is decided.
 func (a *Agent) learn(now time.Time) {

@@ -19,7 +19,9 @@ func watched(m *machine, w Actuator, bound time.Duration) (a *Agent, signal *slo
 	m.Put("/app/b", busy)
 	a = m.agent(w, func(c *Config) {
 		c.Roots = []string{"/app"}
-		c.SLO = []SLO{{Cgroup: "/app/a", P99: bound, Source: slo.Config{TCP: &slo.TCP{Address: "127.0.0.1:1"}}}}
+		c.SLO = []SLO{{Cgroup: "/app/a", P99: bound, Source: slo.Config{
+			Prometheus: &slo.Prometheus{URL: "http://127.0.0.1:1/metrics", Metric: "took_seconds"},
+		}}}
 	})
 	signal = &slo.Reading{State: slo.Good, P99: time.Millisecond, Count: 100}
 	n := uint64(0)
@@ -101,8 +103,26 @@ func TestItHoldsToCompare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := e.Cgroup.SLO; s.Blocks < 18 || s.Pairs < 8 || s.Inflation == nil || s.Source != "tcp connect to 127.0.0.1:1" {
+	if s := e.Cgroup.SLO; s.Blocks < 18 || s.Pairs < 8 || s.Inflation == nil || s.Source != "prometheus took_seconds at http://127.0.0.1:1/metrics" {
 		t.Errorf("%+v", s)
+	}
+}
+
+// A probe that asks for nothing that could leave must not stretch a target; a service's own figures may.
+func TestProbesOfNothingAreBlind(t *testing.T) {
+	for _, c := range []struct {
+		source slo.Config
+		want   bool
+	}{
+		{slo.Config{TCP: &slo.TCP{}}, true},
+		{slo.Config{Redis: &slo.Redis{}}, true},
+		{slo.Config{Redis: &slo.Redis{Key: "k"}}, true},
+		{slo.Config{HTTP: &slo.HTTP{}}, false},
+		{slo.Config{Prometheus: &slo.Prometheus{}}, false},
+	} {
+		if blind(c.source) != c.want {
+			t.Errorf("%v: want %v", c.source, c.want)
+		}
 	}
 }
 
@@ -137,8 +157,8 @@ func TestSLOMetricsAndReload(t *testing.T) {
 	}
 }
 
-// A reload that leaves an entry as it is, whatever else it changes, keeps what was learnt from it; one that puts another entry
-// before it does not, and neither does another period.
+// A reload that leaves an entry as it is, whatever else it changes, keeps what was learnt from it; one that puts
+// another entry before it does not, and neither does another period.
 func TestReloadKeepsWhatWasLearnt(t *testing.T) {
 	m := newMachine(t, testkit.CgroupV2)
 	a, _ := watched(m, newFakeWorker(), 0)

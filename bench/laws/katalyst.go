@@ -10,8 +10,8 @@ import (
 
 // Katalyst is the "integrated" policy of Katalyst's transparent memory offloading, the smaller of its other two:
 // pkg/agent/sysadvisor/plugin/qosaware/resource/memory/plugin/memory_offloading.go of
-// github.com/kubewharf/katalyst-core, read at commit d8c28ea1549b, defaults in pkg/config/agent/dynamic/tmo/tmo_base.go.
-// Once an interval:
+// github.com/kubewharf/katalyst-core, read at commit d8c28ea1549b, defaults in
+// pkg/config/agent/dynamic/tmo/tmo_base.go. Once an interval:
 //
 //	psi        = max(0, 1 − avg60/threshold) × max_probe × usage
 //	accuracy   = 1 − Δworkingset_activate/Δpgsteal,  efficiency = Δpgsteal/Δpgscan  (both 1 when nothing was freed)
@@ -27,9 +27,9 @@ import (
 // memory too: a cgroup without file cache gives at most 1 MiB an interval. An efficiency below its target
 // leaves the step as it is when the accuracy is 1.
 //
-// Swap is off by default in Katalyst, which then sets memory.swap.max to 0 for the subtree. NewKatalyst has it on: with it
-// off a comparison of how anonymous memory is offloaded would compare nothing. Binding the memory of the workload's NUMA
-// nodes and the reclaim of dying cgroups are not here.
+// Swap is off by default in Katalyst, which then sets memory.swap.max to 0 for the subtree. NewKatalyst has it on: with
+// it off a comparison of how anonymous memory is offloaded would compare nothing. Binding the memory of the workload's
+// NUMA nodes and the reclaim of dying cgroups are not here.
 type Katalyst struct {
 	// WithoutSwap skips cgroups whose cache is close to what is mapped, as Katalyst does by default. It is a field
 	// because the step alone cannot keep the kernel from swapping.

@@ -2,14 +2,14 @@
 // on test machines. None of it ships.
 //
 // Each is written from its published formula: the page it was read from is named in its doc comment, no code of it is
-// here, and every number it works with is a named constant. A law reproduces what its original does on purpose, and also
-// what follows from its signals, for example that it does not see some refaults. Slips of an implementation (an inverted
-// comparison, an integer division) are not reproduced: slips_test.go shows each beside what was meant. Where a law
-// had to differ so that it can be driven by samples, its doc comment says what is lost.
+// here, and every number it works with is a named constant. A law reproduces what its original does on purpose, and
+// also what follows from its signals, for example that it does not see some refaults. Slips of an implementation (an
+// inverted comparison, an integer division) are not reproduced: slips_test.go shows each beside what was meant. Where a
+// law had to differ so that it can be driven by samples, its doc comment says what is lost.
 //
 // Invariants: a step is page aligned and never negative, it leaves Sample.Floor, and it is zero while the host is under
-// pressure or swap is full. The originals have no such outer stops; every law of the product does, and a comparison must
-// not be won by them. The rule of policy that no step exceeds 1 % of the usage does not hold for senpai2019.
+// pressure or swap is full. The originals have no such outer stops; every law of the product does, and a comparison
+// must not be won by them. The rule of policy that no step exceeds 1 % of the usage does not hold for senpai2019.
 // Ownership: as policy.Law: one cgroup, one goroutine.
 // Failure: Decide never fails; from a sample that makes no sense, or without the figures its formula needs, a law takes
 // nothing and says so.

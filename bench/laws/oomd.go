@@ -7,9 +7,9 @@ import (
 	"github.com/spillway-io/spillway/offload/policy"
 )
 
-// Oomd is the senpai plugin of oomd in its immediate back-off mode, the one made for TMO: src/oomd/plugins/Senpai.cpp and
-// Senpai.h of github.com/facebookincubator/oomd, read at commit 88c28fdedcf7. Once an interval, and after that at every
-// tick until it may, it asks whether
+// Oomd is the senpai plugin of oomd in its immediate back-off mode, the one made for TMO: src/oomd/plugins/Senpai.cpp
+// and Senpai.h of github.com/facebookincubator/oomd, read at commit 88c28fdedcf7. Once an interval, and after that at
+// every tick until it may, it asks whether
 //
 //	max(avg10, avg60) of memory "some" < pressure_pct  and  max(avg10, avg60) of io "some" < io_pressure_pct
 //

@@ -10,8 +10,8 @@ import (
 //
 //	avg ← avg × decay + share × (1 − decay)
 //
-// It follows from the kernel's figure in two ways that no law here can notice: samples longer than 2 s are taken as evenly
-// spread over their length, and the kernel's rounding (1/2048 of a percent) is left out.
+// It follows from the kernel's figure in two ways that no law here can notice: samples longer than 2 s are taken as
+// evenly spread over their length, and the kernel's rounding (1/2048 of a percent) is left out.
 type average struct {
 	decay float64
 	value float64 // share of time in [0,1]

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// kernelAverage is calc_load of the kernel (include/linux/sched/loadavg.h) as psi.c calls it every 2 s: in percent, with
-// 11 bits after the point, rounded up while rising.
+// kernelAverage is calc_load of the kernel (include/linux/sched/loadavg.h) as psi.c calls it every 2 s: in percent,
+// with 11 bits after the point, rounded up while rising.
 func kernelAverage(avg, decay uint64, stall time.Duration) uint64 {
 	const one = 1 << 11
 	pct := uint64(stall*100/psiEvery) * one

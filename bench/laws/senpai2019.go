@@ -9,18 +9,19 @@ import (
 )
 
 // Senpai2019 is the first senpai: senpai.py of github.com/facebookincubator/senpai, the one commit it has. It
-// sets memory.high of one cgroup, the limit L, from the time that the cgroup stalled for memory ("some") since the limit
-// last changed, the integral I. It looks every second:
+// sets memory.high of one cgroup, the limit L, from the time that the cgroup stalled for memory ("some") since the
+// limit last changed, the integral I. It looks every second:
 //
 //	I > pressure:            L ← L × (1 + min(1, (I/pressure/coeff_backoff)²) × max_backoff), I ← 0, at once
 //	else, once an interval:  L ← L × (1 − min(1, (pressure/max(I, 1 µs)/coeff_probe)²) × max_probe), I ← 0
 //
 // L starts at memory.current and stays page aligned between min_size and max_size.
 //
-// As a Law its step is what lies above L, and growth is never blocked. Three things are lost. In the original the kernel
-// holds the cgroup at L all the time: whoever needs more than L waits in reclaim for it, and that waiting is what senpai
-// reads, so here the pressure it steers by is missing unless the simulator enforces Limit. It backs off at each second,
-// here at the end of each sample. And it resets L when somebody else wrote memory.high, which nobody does here.
+// As a Law its step is what lies above L, and growth is never blocked. Three things are lost. In the original the
+// kernel holds the cgroup at L all the time: whoever needs more than L waits in reclaim for it, and that waiting is
+// what senpai reads, so here the pressure it steers by is missing unless the simulator enforces Limit. It backs off at
+// each second, here at the end of each sample. And it resets L when somebody else wrote memory.high, which nobody does
+// here.
 type Senpai2019 struct {
 	limit    int64         // L in bytes, 0 before the first sample
 	integral time.Duration // I
@@ -46,8 +47,8 @@ func NewSenpai2019() *Senpai2019 { return &Senpai2019{} }
 // Name implements policy.Law.
 func (*Senpai2019) Name() string { return NameSenpai2019 }
 
-// Limit is memory.high as the original would have set it, in bytes; 0 before the first sample. It outlives the controller:
-// nothing in the original takes it back when it ends.
+// Limit is memory.high as the original would have set it, in bytes; 0 before the first sample. It outlives the
+// controller: nothing in the original takes it back when it ends.
 func (l *Senpai2019) Limit() int64 { return l.limit }
 
 // Decide implements policy.Law.

@@ -11,9 +11,9 @@ import (
 // What is known to be wrong with the originals. Each test says whether it is behaviour, which the law here keeps, or
 // a slip, which it does not: a slip is written out in the test alone.
 
-// TestSwapValidationIsInverted, a slip, not in the law: validateSwap of Senpai.cpp says in its comment that it wants swap
-// utilisation below the threshold and returns whether it is at or above it. It is off by default; switched on, it stops
-// offloading while swap is free and allows it only once swap is four fifths full.
+// TestSwapValidationIsInverted, a slip, not in the law: validateSwap of Senpai.cpp says in its comment that it wants
+// swap utilisation below the threshold and returns whether it is at or above it. It is off by default; switched on, it
+// stops offloading while swap is free and allows it only once swap is four fifths full.
 func TestSwapValidationIsInverted(t *testing.T) {
 	const threshold = 0.8
 	asWritten := func(used float64) (mayReclaim bool) { return used >= threshold }
@@ -33,9 +33,9 @@ func TestSwapValidationIsInverted(t *testing.T) {
 	}
 }
 
-// TestIntegerErrorIsAStaircase, a slip of oomd's other mode, not in senpai2019, whose original divides floats: the error
-// is a quotient of two std::chrono durations, which is an integer. Twice less a hair over the target backs off like once,
-// a quarter of what was meant.
+// TestIntegerErrorIsAStaircase, a slip of oomd's other mode, not in senpai2019, whose original divides floats: the
+// error is a quotient of two std::chrono durations, which is an integer. Twice less a hair over the target backs off
+// like once, a quarter of what was meant.
 func TestIntegerErrorIsAStaircase(t *testing.T) {
 	backoff := func(err float64) float64 { return math.Min(square(err/senpaiCoeffBackoff), 1) * senpaiMaxBackoff }
 	steps := map[float64]bool{}
@@ -59,8 +59,8 @@ func TestIntegerErrorIsAStaircase(t *testing.T) {
 }
 
 // TestLimitLeftBehind, behaviour, kept: senpai.py never takes its limit back. When it ends, for whatever reason, the
-// cgroup stays in the size it had, and a workload that needs more waits in reclaim for good. The step laws leave nothing
-// behind: without an agent nothing is taken.
+// cgroup stays in the size it had, and a workload that needs more waits in reclaim for good. The step laws leave
+// nothing behind: without an agent nothing is taken.
 func TestLimitLeftBehind(t *testing.T) {
 	l := NewSenpai2019()
 	used, need := int64(400<<20), int64(200<<20)
@@ -102,8 +102,8 @@ func TestLimitLeftBehind(t *testing.T) {
 	t.Logf("dead for 1000 periods: %s of %s blocked", size(need-l.Limit()), size(need))
 }
 
-// TestKatalystIsBlindToAnon, behaviour, kept: accuracy is computed from activations, and a page that comes back from swap
-// on a classic LRU kernel counts as one only when it had been active before. Every page it took comes back, and it
+// TestKatalystIsBlindToAnon, behaviour, kept: accuracy is computed from activations, and a page that comes back from
+// swap on a classic LRU kernel counts as one only when it had been active before. Every page it took comes back, and it
 // takes on at full size.
 func TestKatalystIsBlindToAnon(t *testing.T) {
 	sum := func(activated bool) (taken int64) {
@@ -133,8 +133,8 @@ func TestKatalystIsBlindToAnon(t *testing.T) {
 	t.Logf("every page comes back: takes %s where that is not activated, %s where it is", size(blind), size(seeing))
 }
 
-// TestOnlyPressureBrakes, behaviour, kept: none of the three has a term for refaults as such. A million pages come back in
-// six seconds, and without pressure or activations each goes on as before.
+// TestOnlyPressureBrakes, behaviour, kept: none of the three has a term for refaults as such. A million pages come back
+// in six seconds, and without pressure or activations each goes on as before.
 func TestOnlyPressureBrakes(t *testing.T) {
 	for _, name := range Names() {
 		var took [2]int64

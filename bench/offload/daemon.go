@@ -37,7 +37,8 @@ type daemon struct {
 	log    *os.File
 }
 
-// up starts the daemon on the tree. dir keeps its state, socket and configuration; extra are further lines of its offload part.
+// up starts the daemon on the tree. dir keeps its state, socket and configuration; extra are further lines of its
+// offload part.
 func (b *bench) up(ctx context.Context, t *herd.Herd, dir, extra string) (*daemon, error) {
 	conf := fmt.Sprintf("listen: \"off\"\nsocket: %s/sock\nstate_dir: %s/state\noffload:\n  roots: [%s]\n  period: 1s\n  params: {latency: {ratio: 0.01}}\n%s",
 		dir, dir, t.Root, extra)

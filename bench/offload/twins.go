@@ -54,7 +54,8 @@ func lawNames() []string {
 }
 
 // wanted says whether -goal asks for a goal: by its name, by a group such as W or W.redis, or, when nothing is
-// asked for, for everything but the W goals, which take more than another hour, and G9, which is G4 for a quarter of one.
+// asked for, for everything but the W goals, which take more than another hour, and G9, which is G4 for a quarter of
+// one.
 func wanted(only, name string) bool {
 	work := strings.HasPrefix(name, "W")
 	switch only {

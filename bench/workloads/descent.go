@@ -114,7 +114,8 @@ func Reclaim(ctx context.Context, cfg Config) (*DescentResult, error) {
 	return res, nil
 }
 
-// descentOf reads the counters of server i at the beginning, when it began to rest, when it was left alone, and at the end.
+// descentOf reads the counters of server i at the beginning, when it began to rest, when it was left alone, and at the
+// end.
 func descentOf(at [4]rig.Sample, i int) Descent {
 	since := func(from, to int) int64 { return int64(refaults(at[to].Of[i]) - refaults(at[from].Of[i])) }
 	return Descent{

@@ -35,15 +35,16 @@ type LimitBlock struct {
 	Worker float64    // µs a request of the offloaded twin, of the worker that takes steps
 }
 
-// Capacity is by how much more requests a second one processor serves for the offloaded twin than for the other, its own
-// time alone and with the worker's.
+// Capacity is by how much more requests a second one processor serves for the offloaded twin than for the other, its
+// own time alone and with the worker's.
 func (b LimitBlock) Capacity() (own, all float64) {
 	on, off := b.CPU[b.On], b.CPU[1-b.On]
 	return off / on, off / (on + b.Worker)
 }
 
 // LimitClass is what the offloaded twin is for the answer. A service that waits for memory at its limit is above the
-// targets of class latency already, and nothing is taken from it: two blocks show that. Five times these targets leave room.
+// targets of class latency already, and nothing is taken from it: two blocks show that. Five times these targets leave
+// room.
 const LimitClass = class.Tax
 
 // limitShare is the limit, as a share of what the server takes without one.
@@ -113,20 +114,24 @@ func Limit(ctx context.Context, cfg Config) (*LimitResult, error) {
 	return res, nil
 }
 
-// limit gives both twins the same limit, which takes from them what is above it at once. It goes with their cgroups.
+// limit gives both twins the same limit.
 func (s *stage) limit(bytes int64) error {
 	for _, t := range s.twins {
-		var err error
-		for range 10 { // the kernel may give up before it has taken enough
-			if err = setLimit(t.Dirs[0], strconv.FormatInt(bytes, 10), strconv.FormatInt(bytes, 10)); !errors.Is(err, syscall.EBUSY) {
-				break
-			}
-		}
-		if err != nil {
+		if err := t.limit(bytes); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// limit takes what is above it at once. It goes with the twin's cgroup.
+func (t *twin) limit(bytes int64) (err error) {
+	for range 10 { // the kernel may give up before it has taken enough
+		if err = setLimit(t.Dirs[0], strconv.FormatInt(bytes, 10), strconv.FormatInt(bytes, 10)); !errors.Is(err, syscall.EBUSY) {
+			break
+		}
+	}
+	return err
 }
 
 func (s *stage) unlimit() (err error) {
@@ -155,8 +160,8 @@ func setLimit(dir, v2, v1 string) error {
 	return fmt.Errorf("set limit: %s has no file for one", dir)
 }
 
-// limitBlock has both twins read everything without a limit, which at the limit could get them killed, limits them again,
-// and measures with one offloaded, or none, after settleFor.
+// limitBlock has both twins read everything without a limit, which at the limit could get them killed, limits them
+// again, and measures with one offloaded, or none, after settleFor.
 func (s *stage) limitBlock(ctx context.Context, name string, classes map[string]class.Class, limit int64, settleFor, d time.Duration) (b LimitBlock, err error) {
 	if _, second := classes[s.twins[1].Name]; second {
 		b.On = 1
@@ -230,7 +235,8 @@ func (s *stage) cpu() (c spent, err error) {
 	return c, err
 }
 
-// onCPU is what all threads of a process have run for: the kernel's own count in ns, without the threads that have ended.
+// onCPU is what all threads of a process have run for: the kernel's own count in ns, without the threads that have
+// ended.
 func onCPU(pid int) (sum time.Duration, err error) {
 	tasks := fmt.Sprintf("/proc/%d/task", pid)
 	all, err := os.ReadDir(tasks)

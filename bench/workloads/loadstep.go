@@ -25,7 +25,8 @@ type StepServer struct {
 	Base                 float64 // mean rate over the base window
 	Peak                 float64 // largest five-second mean after the step
 	End                  float64 // mean rate over the last third of what was watched after the step
-	// Back is how long after the step the mean rate of five seconds was first at most Within times the base again; negative: never.
+	// Back is how long after the step the mean rate of five seconds was first at most Within times the base again;
+	// negative: never.
 	Back             float64 // seconds
 	BaseP99, PeakP99 float64 // of the load that was there before: before the step, and in the five seconds after it
 	EndP99           float64
@@ -45,15 +46,16 @@ func (c Config) stepTimes() (servers int, descent, base, after time.Duration) {
 	if c.Quick {
 		return 1, 20 * time.Second, 8 * time.Second, 12 * time.Second
 	}
-	return 5, 105 * time.Second, 20 * time.Second, 60 * time.Second
+	return 5, 165 * time.Second, 20 * time.Second, 60 * time.Second
 }
 
 // LoadStep has several servers settle under the law and then doubles their load at once: a second generator asks for
 // as many keys again, at the same rate: the oldest ones, which nobody had asked for before and which left memory first.
 func LoadStep(ctx context.Context, cfg Config) (*StepResult, error) {
 	n, descent, baseFor, after := cfg.stepTimes()
-	// 12,000 keys are asked for, 16 MB, nearly alike often, so that 1,000 requests a second see each of their 4,000 pages about
-	// every four seconds: first touches of as many new keys, which are refaults that no law can avoid, are over within 30 s.
+	// 12,000 keys are asked for, 16 MB, nearly alike often, so that 1,000 requests a second see each of their 4,000
+	// pages about every four seconds: first touches of as many new keys, which are refaults that no law can avoid, are
+	// over within 30 s.
 	const keys, hot, rate = 36_000, 12_000, 1000
 	w := small(cfg, keys, keys-hot)
 	if _, err := exec.LookPath(w.Needs[0].Path); err != nil {

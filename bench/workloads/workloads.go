@@ -36,6 +36,7 @@ const (
 	partTree      = "tree"
 	partSidecar   = "sidecar"
 	partBatch     = "batch"
+	partExport    = "export"
 )
 
 // Main turns this process into a part of an experiment if a rig started it, and does not return then. The
@@ -67,6 +68,8 @@ func part(ctx context.Context, name string, args []string, in io.Reader, out io.
 		return rig.AgentMain(ctx, io.MultiReader(dec.Buffered(), in), task, laws.New)
 	case partDrive:
 		return drive.Main(ctx, in, out, client.Dial)
+	case partExport:
+		return exportMain(ctx, in, out)
 	case partAdversary:
 		return adversary.Main(ctx, in, out)
 	case partJob:

@@ -16,6 +16,8 @@ func sloLines(s *admin.SLO) []string {
 	lines := []string{s.Source + ": " + sloSignal(*s), learnt}
 	if s.PerMiB != nil {
 		lines = append(lines, "costs "+interval(s.PerMiB, "%.3g")+" µs of p99 per MiB saved")
+	} else if s.Pairs >= 6 { // fewer can say nothing
+		lines = append(lines, "what a MiB saved costs is not known: holding hardly changed the saving")
 	}
 	if s.PerPermille != nil {
 		lines = append(lines, "costs "+interval(s.PerPermille, "%.3g")+" µs of p99 per 0.1 % of the time spent on refaults")

@@ -32,10 +32,12 @@ type Learner struct {
 	worst time.Duration
 
 	blocks, compared, sinceVerdict int
+	again                          int // how often the evidence at this multiplier was begun afresh
 	ev                             evidence
 	acting                         []float64  // p99 of acting blocks at this multiplier, µs
 	share, shareDiff               []float64  // refault share acting, and acting minus holding, at this multiplier
 	perMiB, perShare               []contrast // the newest window
+	outlook                        string     // what the pairs at this multiplier promise, for people
 	stats                          Stats      // the intervals; the slopes are drawn when somebody asks
 	stale                          bool       // the slopes are older than the newest pair
 }
@@ -94,10 +96,18 @@ func (l *Learner) blind() Advice {
 		l.scale = min(l.scale, 1)
 		l.forget()
 		l.cool = 0
-		return l.say(false, noSignal)
+		return l.say(false, l.unled())
 	}
 	l.note(Period{})
 	return l.say(l.phase.hold || l.cool > 0, l.doing())
+}
+
+// unled is what a person reads without a signal.
+func (l *Learner) unled() string {
+	if l.scale < 1 {
+		return fmt.Sprintf("no SLO signal: stays cautious, at %.3g× the class's refault-cost target", l.scale)
+	}
+	return noSignal
 }
 
 // guard holds at once while the p99 is above the SLO, and lowers the multiplier when two of three periods are.
@@ -183,7 +193,7 @@ func (l *Learner) toss() {
 
 // next chooses what follows a compared pair: another one while there is something to learn.
 func (l *Learner) next() {
-	if l.scale >= Most || l.sinceVerdict >= patience {
+	if l.scale >= l.most() || l.sinceVerdict >= patience {
 		l.phase, l.plain = phase{}, restEvery
 		return
 	}
@@ -202,14 +212,14 @@ func (l *Learner) begin() {
 func (l *Learner) forget() {
 	l.ev.reset()
 	l.acting, l.share, l.shareDiff = l.acting[:0], l.share[:0], l.shareDiff[:0]
-	l.sinceVerdict, l.plain, l.resting = 0, 0, false
+	l.sinceVerdict, l.plain, l.resting, l.again = 0, 0, false, 0
 	l.phase, l.sum = phase{}, sums{}
-	l.stats.Inflation = Interval{}
+	l.stats.Inflation, l.outlook = Interval{}, ""
 }
 
 // move sets the multiplier.
 func (l *Learner) move(to float64) {
-	l.scale = max(Least, min(to, Most))
+	l.scale = max(Least, min(to, l.most()))
 	if math.Abs(l.scale-1) < 1e-9 { // notches are irrational
 		l.scale = 1
 	}
@@ -222,7 +232,9 @@ func (l *Learner) compare(act, hold blockMean) {
 	l.compared++
 	l.sinceVerdict++
 	if len(l.ev.x) >= spent {
+		again := l.again + 1
 		l.forget()
+		l.again = again
 	}
 	l.ev.add(math.Log(act.p99 / hold.p99))
 	l.acting = append(l.acting, act.p99)
@@ -237,10 +249,48 @@ func (l *Learner) compare(act, hold blockMean) {
 	switch seen := l.seen(); {
 	case l.ev.fortune(seen*math.Log(l.slo.Inflation), -1) >= suspicion:
 		l.move(l.scale / (notch * notch))
-	case l.scale < Most && seen >= weakest && l.allowed(seen):
+	case l.scale < l.most() && seen >= weakest && l.allowed(seen):
 		l.move(l.scale * notch)
+	default:
+		l.outlook = l.promise(seen)
 	}
 }
+
+// promise says for people when the next notch may be expected: a signal can scatter too much to show in any time what
+// the SLO asks.
+func (l *Learner) promise(seen float64) string {
+	if l.slo.Blind && l.scale >= 1 {
+		return "; cannot rise: such a probe asks for nothing that could be taken away"
+	}
+	if l.scale >= Most {
+		return ""
+	}
+	if seen < weakest {
+		return "; holding brings back too little to compare"
+	}
+	pairs, ok := l.ev.needs(seen * l.room())
+	scatter := 100 * math.Expm1(l.ev.scatter())
+	switch {
+	case !ok:
+		return ""
+	case pairs > spent:
+		return fmt.Sprintf("; cannot rise: the p99 scatters by %.0f %% between blocks, too much to show less than %.3g×",
+			scatter, math.Exp(seen*l.room()))
+	}
+	return fmt.Sprintf("; the p99 scatters by %.0f %% between blocks: a notch up takes about %.0f pairs", scatter, math.Ceil(pairs))
+}
+
+// most is how far the multiplier may go.
+func (l *Learner) most() float64 {
+	if l.slo.Blind {
+		return 1
+	}
+	return Most
+}
+
+// room is the largest effect, as a log ratio, at which the next notch still leaves the SLO with its margin, if
+// inflation grows in proportion to the target.
+func (l *Learner) room() float64 { return math.Log(1+marginInflation*(l.slo.Inflation-1)) / notch }
 
 // seen is the part of the refaults that holding makes go away, hence of the inflation that a pair can see: what a
 // block brings back stays back for the next one, so acting and holding differ by less than acting and never acting.
@@ -252,11 +302,10 @@ func (l *Learner) seen() float64 {
 	return max(0, min(median(l.shareDiff)/all, 1))
 }
 
-// allowed says whether the next notch leaves the SLO with its margin at the upper bound, if inflation grows in
-// proportion to the target.
+// allowed says whether the pairs show that the next notch leaves the SLO with its margin.
 func (l *Learner) allowed(seen float64) bool {
-	most := math.Log(1+marginInflation*(l.slo.Inflation-1)) / notch
-	if l.ev.fortune(seen*most, 1) < certain {
+	most := l.room()
+	if l.ev.fortune(seen*most, 1) < certain*float64(1+l.again) {
 		return false
 	}
 	if l.slo.P99 == 0 {
@@ -282,11 +331,11 @@ func (l *Learner) doing() string {
 	case l.resting:
 		return at + ": the law takes nothing, so there is nothing to compare"
 	case l.phase.pair == 0:
-		return at + ": acts; compares again now and then"
+		return at + ": acts; compares again now and then" + l.outlook
 	case l.phase.hold:
-		return at + ": holds a block to compare the p99 with and without steps"
+		return at + ": holds a block to compare the p99" + l.outlook
 	}
-	return at + ": acts for a block to compare the p99 with and without steps"
+	return at + ": acts for a block to compare the p99" + l.outlook
 }
 
 // Stats returns what is known now.

@@ -3,6 +3,7 @@ package sensitivity
 import (
 	"flag"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -16,8 +17,8 @@ var (
 	seeds     = flag.Int("seeds", 200, "how many seeds")
 )
 
-// TestLearns: over seeds, what services of known sensitivity teach. Shares are of seeds; the bounds are what the package
-// promises, the simulation is a little better.
+// TestLearns: over seeds, what services of known sensitivity teach. Shares are of seeds; the bounds are what the
+// package promises, the simulation is a little better.
 func TestLearns(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -27,30 +28,36 @@ func TestLearns(t *testing.T) {
 		blocks  int
 		reaches float64 // least share that gets to Most
 		above   float64 // largest share that is ever above 1
+		below   float64 // largest share that is ever below 1; 1: it should be
 		covers  float64 // least share whose interval holds the truth; 0: there is no such truth
 	}{
-		{"insensitive, quiet", 0, 0.03, 0.01, 300, 0.95, 1, 0.90},
-		{"insensitive, noisy", 0, 0.10, 0.03, 800, 0.90, 1, 0.90},
-		{"sensitive", inflates(1.5), 0.10, 0.03, 300, 0, 0.05, 0.90},
-		{"sensitive, noisy", inflates(1.5), 0.25, 0.05, 300, 0, 0.05, 0.90},
-		{"just at the limit", inflates(limit), 0.05, 0.02, 400, 0, 0.05, 0},
-		{"just at the limit, noisy", inflates(limit), 0.20, 0.05, 400, 0, 0.05, 0},
+		{"insensitive, quiet", 0, 0.03, 0.01, 300, 0.95, 1, 0.02, 0.90},
+		{"insensitive, noisy", 0, 0.10, 0.03, 800, 0.90, 1, 0.02, 0.90},
+		{"insensitive, very noisy", 0, 0.40, 0.05, 800, 0, 1, 0.10, 0.90},
+		{"sensitive", inflates(1.5), 0.10, 0.03, 300, 0, 0.05, 1, 0.90},
+		{"sensitive, noisy", inflates(1.5), 0.25, 0.05, 300, 0, 0.05, 1, 0.90},
+		{"just at the limit", inflates(limit), 0.05, 0.02, 400, 0, 0.05, 1, 0},
+		{"just at the limit, noisy", inflates(limit), 0.20, 0.05, 400, 0, 0.05, 1, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			var reached, above, covered, known, slowest int
+			var reached, above, below, covered, known int
+			var ups, downs, tops []float64
 			for i := range *seeds {
 				seed := *firstSeed + uint64(i)
 				l := New(SLO{}, seed)
 				s := newService(seed, c.perMiB, c.noise, c.tail)
 				s.scaled = c.covers == 0
-				most, at := run(l, s, c.blocks)
-				if most > 1 {
-					above++
-				}
-				if at > 0 {
-					reached++
-					slowest = max(slowest, at)
+				j := run(l, s, c.blocks)
+				for _, x := range []struct {
+					at    int
+					count *int
+					all   *[]float64
+				}{{j.up, &above, &ups}, {j.down, &below, &downs}, {j.reached, &reached, &tops}} {
+					if x.at > 0 {
+						*x.count++
+						*x.all = append(*x.all, float64(x.at))
+					}
 				}
 				if st := l.Stats(); st.PerMiB.Known {
 					known++
@@ -60,13 +67,16 @@ func TestLearns(t *testing.T) {
 				}
 			}
 			n := float64(*seeds)
-			t.Logf("reached %v× in %.1f %% (the slowest after %d blocks), ever above 1 in %.1f %%, interval known in %d and right in %d",
-				Most, 100*float64(reached)/n, slowest, 100*float64(above)/n, known, covered)
+			t.Logf("ever above 1 in %.1f %% (median after %.0f blocks), below in %.1f %% (%.0f), at %v in %.1f %% (%.0f); interval known in %d and right in %d",
+				100*float64(above)/n, median(ups), 100*float64(below)/n, median(downs), Most, 100*float64(reached)/n, median(tops), known, covered)
 			if float64(reached) < c.reaches*n {
 				t.Errorf("reached %v× in %d of %d seeds, want %.0f %%", Most, reached, *seeds, 100*c.reaches)
 			}
 			if float64(above) > c.above*n {
 				t.Errorf("was above 1 in %d of %d seeds, at most %.0f %% allowed", above, *seeds, 100*c.above)
+			}
+			if float64(below) > c.below*n {
+				t.Errorf("was below 1 in %d of %d seeds, at most %.0f %% allowed", below, *seeds, 100*c.below)
 			}
 			if c.covers > 0 && (known == 0 || float64(covered) < c.covers*float64(known)) {
 				t.Errorf("the interval held the true %.2f µs/MiB in %d of %d seeds, want %.0f %%", c.perMiB, covered, known, 100*c.covers)
@@ -112,8 +122,8 @@ func TestLosingTheSignal(t *testing.T) {
 		t.Errorf("after %d periods without a signal: %+v", lostAfter, a)
 	}
 	l.scale = 0.5
-	if a = l.Observe(Period{}); a.Scale != 0.5 {
-		t.Errorf("losing the signal made it bolder: %+v", a)
+	if a = l.Observe(Period{}); a.Scale != 0.5 || !strings.Contains(a.Why, "no SLO signal: stays cautious, at 0.5×") {
+		t.Errorf("losing the signal made it bolder, or it does not say where it is: %+v", a)
 	}
 }
 
@@ -160,6 +170,73 @@ func TestWeakContrastTeachesNothing(t *testing.T) {
 	})
 	if a.Scale != 1 {
 		t.Errorf("%+v", a)
+	}
+}
+
+// What may be expected is said: about how many pairs a notch takes, or that the signal scatters too much for any.
+func TestSaysWhatToExpect(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		noise, warm float64
+		slo         SLO
+		want        string
+	}{
+		{"quiet", 0.02, 1, SLO{}, "a notch up takes about "},
+		{"noisy", 0.6, 1, SLO{}, "cannot rise: the p99 scatters by "},
+		{"noisy, and much is allowed", 0.6, 1, SLO{Inflation: 5}, "a notch up takes about "},
+		{"nothing comes back while it holds", 0.02, 0, SLO{}, "holding brings back too little to compare"},
+	} {
+		l := New(c.slo, 2)
+		s := newService(2, 0, c.noise, 0)
+		saw := false
+		scripted(l, 30*block, func(_ int, a Advice) Period {
+			saw = saw || strings.Contains(a.Why, c.want)
+			if len(a.Why) > 200 {
+				t.Errorf("%s: %d bytes: %s", c.name, len(a.Why), a.Why)
+			}
+			p := s.period(a)
+			if c.warm == 0 {
+				p.Refaults = 0.001
+			}
+			return p
+		})
+		if !saw {
+			t.Errorf("%s: never said %q; last %q", c.name, c.want, l.Stats().Why)
+		}
+	}
+}
+
+// A signal that cannot see a refault lowers the multiplier and lets it come back, but never stretches the target.
+func TestBlindSignalOnlyWarns(t *testing.T) {
+	l := New(SLO{Blind: true}, 3)
+	if j := run(l, newService(3, 0, 0.01, 0), 300); j.most > 1 || !strings.Contains(l.Stats().Why, "asks for nothing") {
+		t.Errorf("%+v: %s", j, l.Stats().Why)
+	}
+	l = New(SLO{Blind: true}, 3)
+	if j := run(l, newService(3, inflates(2), 0.01, 0), 300); j.least != Least {
+		t.Errorf("it does not warn: %+v", j)
+	}
+}
+
+// What needs forecasts is what betting then takes, within a factor of two.
+func TestForecastOfPairs(t *testing.T) {
+	const d = 0.05
+	for _, noise := range []float64{0.03, 0.06, 0.1} {
+		var told, took []float64
+		for seed := range uint64(100) {
+			rng := rand.New(rand.NewPCG(seed, 6))
+			var e evidence
+			for len(e.x) < spent && e.fortune(d, 1) < certain {
+				if e.add(noise * rng.NormFloat64()); len(e.x) == 10 {
+					n, _ := e.needs(d)
+					told = append(told, n)
+				}
+			}
+			took = append(took, float64(len(e.x)))
+		}
+		if a, b := median(told), median(took); len(told) > 0 && (a < b/2 || a > b*2) {
+			t.Errorf("noise %v: told %.0f pairs, took %.0f", noise, a, b)
+		}
 	}
 }
 

@@ -32,6 +32,9 @@ const (
 type SLO struct {
 	P99       time.Duration // above it nothing is taken; 0: no absolute bound
 	Inflation float64       // p99 with offloading ÷ without, > 1; 0 means 1.1
+	// Blind says that the signal asks for nothing that offloading could take away: it can warn, never reassure, so the
+	// multiplier never exceeds 1.
+	Blind bool
 }
 
 // DefaultInflation is what offload/demo's own goal allows, and with it every figure in docs/bench/offload.md.

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// service is a made-up workload under a law. Its p99 is what its load makes of it, times noise, plus what the warm memory
-// that is gone costs it:
+// service is a made-up workload under a law. Its p99 is what its load makes of it, times noise, plus what the warm
+// memory that is gone costs it:
 //
 //	p99 = base × wave × noise + perMiB × warm
 //
-// Warm memory goes while the law acts, in proportion to the target, and comes back while it holds; each MiB of it causes
-// refaults. Cold memory is saved either way.
+// Warm memory goes while the law acts, in proportion to the target, and comes back while it holds; each MiB of it
+// causes refaults. Cold memory is saved either way.
 type service struct {
 	rng    *rand.Rand
 	perMiB float64 // µs: the truth that is to be found
@@ -70,16 +70,23 @@ func (s *service) period(a Advice) Period {
 	}
 }
 
-// run lets l learn about s for n blocks of periods and returns the largest multiplier on the way and the block at which
-// it first reached Most, 0 for never.
-func run(l *Learner, s *service, blocks int) (most float64, reached int) {
-	a := Advice{Scale: 1}
+// journey is where the multiplier went. Blocks are those at which it first did, 0 for never.
+type journey struct {
+	least, most       float64
+	up, down, reached int // first above 1, first below 1, first at Most
+}
+
+// run lets l learn about s for n blocks of periods.
+func run(l *Learner, s *service, blocks int) journey {
+	a, j := Advice{Scale: 1}, journey{least: 1, most: 1}
 	for range blocks * block {
 		a = l.Observe(s.period(a))
-		most = max(most, a.Scale)
-		if a.Scale >= Most && reached == 0 {
-			reached = l.blocks
+		j.least, j.most = min(j.least, a.Scale), max(j.most, a.Scale)
+		for at, is := range map[*int]bool{&j.up: a.Scale > 1, &j.down: a.Scale < 1, &j.reached: a.Scale >= Most} {
+			if is && *at == 0 {
+				*at = l.blocks
+			}
 		}
 	}
-	return most, reached
+	return j
 }

@@ -41,7 +41,8 @@ func slope(cs []contrast) Interval {
 	} else {
 		out = r.bisect(critical)
 	}
-	// Nothing accepted: the p99 depends on something else that the coin moved. Everything accepted: the dose hardly moved.
+	// Nothing accepted: the p99 depends on something else that the coin moved. Everything accepted: the dose hardly
+	// moved.
 	out.Known = out.Low <= out.High && !(math.IsInf(out.Low, -1) && math.IsInf(out.High, 1))
 	if !out.Known {
 		return Interval{}

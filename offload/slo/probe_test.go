@@ -24,7 +24,8 @@ import (
 
 const ms = time.Millisecond
 
-// TestProbeStates: each case is how long the probes of one window took, and what it says. A probe every 50 ms, timeout 1 s.
+// TestProbeStates: each case is how long the probes of one window took, and what it says. A probe every 50 ms, timeout
+// 1 s.
 func TestProbeStates(t *testing.T) {
 	refused := errors.New("connection refused")
 	many := func(n int, d time.Duration) (out []time.Duration) {
@@ -44,7 +45,8 @@ func TestProbeStates(t *testing.T) {
 		{"none", nil, Empty, "no probe", 0, false},
 		{"a handful", many(29, 2*ms), Few, "29 probes", 0, false},
 		{"steady", many(100, 2*ms), Good, "", 2 * ms, false},
-		// One stall of 500 ms held up the ten probes that were due in it: without the correction the p99 would be 2 ms; with it it is the second slowest of 109, 450 ms.
+		// One stall of 500 ms held up the ten probes that were due in it: without the correction the p99 would be 2 ms;
+		// with it it is the second slowest of 109, 450 ms.
 		{"a stall", append(many(99, 2*ms), 500*ms), Good, "", 450 * ms, false},
 		{"timed out", append(many(60, 2*ms), many(5, time.Second)...), Slow, "5 of 65 probes had no answer within 1s", time.Second, true},
 		{"one of a hundred refused", append(many(99, 2*ms), 0), Good, "", 2 * ms, false},

@@ -8,8 +8,8 @@
 // Ownership: a Source belongs to one goroutine; a Watcher owns its Source and may be asked by any. Close waits for the
 // goroutines that Open started. mu is held for copying figures only.
 // Failure: Open refuses a configuration that cannot work. A server that is down, slow or talks nonsense is a State.
-// Non-goals: choosing what to do about it (offload/sensitivity), native histograms, summaries (their quantiles cannot be
-// cut into windows), authentication.
+// Non-goals: choosing what to do about it (offload/sensitivity), native histograms, summaries (their quantiles cannot
+// be cut into windows), authentication.
 package slo
 
 import (

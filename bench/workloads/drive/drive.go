@@ -57,6 +57,8 @@ type Spec struct {
 	Rest time.Duration `json:"rest"`
 	// Start is when the schedule begins; zero: at once. Two programs with one Start share their seconds.
 	Start time.Time `json:"start,omitzero"`
+	// Observe, if any, is told of every answered request at once, by any goroutine.
+	Observe func(target int, took time.Duration) `json:"-"`
 }
 
 func (s Spec) check() error {
@@ -301,6 +303,9 @@ const (
 )
 
 func (f *flow) record(d due, took time.Duration) error {
+	if f.spec.Observe != nil {
+		f.spec.Observe(f.index, took)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := int(d.at / time.Second)

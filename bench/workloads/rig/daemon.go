@@ -33,6 +33,13 @@ type Setup struct {
 	Baseline string
 	// MaxPool is zswap's max_pool_percent; 0 leaves it.
 	MaxPool int
+	// Disk has pages go to the swap device itself, with the kernel's readahead of eight, instead of to the compressed
+	// pool.
+	Disk bool
+	// Targets are further parameters of class latency, "name: value" each.
+	Targets []string
+	// SLO is the list of offload.slo in YAML, each line with the indentation of a part of offload; "": none.
+	SLO string
 }
 
 // Daemon is the agent under test: the real `spillway up`, or the same agent in this program for a baseline.
@@ -131,8 +138,18 @@ func (d *Daemon) writeConfig(on map[string]class.Class) error {
 	b.WriteString("  params:\n")
 	for _, k := range []class.Class{class.Tax, class.Latency, class.Throughput} {
 		fmt.Fprintf(&b, "    %s:\n      ratio: %v\n", k, ratio)
+		if k == class.Latency {
+			for _, t := range d.setup.Targets {
+				fmt.Fprintf(&b, "      %s\n", t)
+			}
+		}
 	}
-	b.WriteString("  tiers:\n    zswap: \"on\"\n    page_cluster: 0\n")
+	b.WriteString(d.setup.SLO)
+	if d.setup.Disk {
+		b.WriteString("  tiers:\n    zswap: \"off\"\n    page_cluster: 3\n")
+	} else {
+		b.WriteString("  tiers:\n    zswap: \"on\"\n    page_cluster: 0\n")
+	}
 	if d.setup.MaxPool > 0 {
 		fmt.Fprintf(&b, "    max_pool_percent: %d\n", d.setup.MaxPool)
 	}
