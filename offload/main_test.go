@@ -41,7 +41,8 @@ func workerMain(args []string) error {
 	return worker.Main(context.Background(), os.Stdin, os.Stdout, worker.MainConfig{StateDir: args[1]})
 }
 
-// holderMain takes random|text MIB DIR: it joins the cgroup, fills so much memory, says "ready", and holds it until its input ends.
+// holderMain takes random|text MIB DIR: it joins the cgroup, fills so much memory, says "ready", and holds it until its
+// input ends.
 func holderMain(args []string) error {
 	if len(args) != 3 {
 		return fmt.Errorf("holder: arguments %q", args)

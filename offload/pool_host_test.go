@@ -80,8 +80,9 @@ func hold(t *testing.T, parent, name, kind string, mib int) {
 	}
 }
 
-// On the real kernel, with zswap before a swap file: of two cold neighbours, the one whose pages do not shrink is noticed soon and left
-// alone from then on, although the pool is charged to nobody on cgroup v1; from the other more is taken.
+// On the real kernel, with zswap before a swap file: of two cold neighbours, the one whose pages do not shrink is
+// noticed soon and left alone from then on, although the pool is charged to nobody on cgroup v1; from the other more is
+// taken.
 func TestIncompressibleNeighbourOnThisHost(t *testing.T) {
 	probe.Need(t, probe.Root)
 	probe.Need(t, probe.SwapOn)
@@ -127,7 +128,8 @@ func TestIncompressibleNeighbourOnThisHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// t.Cleanup is last in, first out: the worker restores while the holders still live, which takes their pages back in.
+	// t.Cleanup is last in, first out: the worker restores while the holders still live, which takes their pages back
+	// in.
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()

@@ -11,11 +11,11 @@ import (
 	"github.com/spillway-io/spillway/offload/policy"
 )
 
-// comeback tells which refaults of a cgroup's files our own steps caused. Others evict, too: the kernel when the host or an ancestor's
-// limit is short, DAMON, a neighbour's readahead. A law that brakes on those would stop where it did no harm. So no more
-// pages count against it than steps took from files and were not seen coming back. What of a refault is ours cannot be
-// told; the oldest claim is as good as any, and where everything evicted comes back, ours do, too, and all count.
-// Pressure counts whatever its cause. A daemon that was started again has taken nothing yet.
+// comeback tells which refaults of a cgroup's files our own steps caused. Others evict, too: the kernel when the host
+// or an ancestor's limit is short, DAMON, a neighbour's readahead. A law that brakes on those would stop where it did
+// no harm. So no more pages count against it than steps took from files and were not seen coming back. What of a
+// refault is ours cannot be told; the oldest claim is as good as any, and where everything evicted comes back, ours do,
+// too, and all count. Pressure counts whatever its cause. A daemon that was started again has taken nothing yet.
 type comeback struct {
 	taken  int64   // by steps that ended since the last read, of both kinds
 	owed   float64 // bytes of files that steps took and that have not come back; half is forgotten in owedHalf
@@ -24,12 +24,12 @@ type comeback struct {
 	mixer  uint64  // ours since the mixer last asked
 }
 
-// owedHalf is how long what a step took stays a claim: files that were deleted or are never read again would otherwise be one for
-// ever, against which a neighbour's evictions are held. Ten minutes are a hundred periods of 6 s.
+// owedHalf is how long what a step took stays a claim: files that were deleted or are never read again would otherwise
+// be one for ever, against which a neighbour's evictions are held. Ten minutes are a hundred periods of 6 s.
 const owedHalf = 10 * time.Minute
 
-// took notes a step that ended. When the kernel did all that was asked, at least that much went, even if the cgroup read as much
-// anew meanwhile and its usage did not fall.
+// took notes a step that ended. When the kernel did all that was asked, at least that much went, even if the cgroup
+// read as much anew meanwhile and its usage did not fall.
 func (c *comeback) took(fell, asked int64, all bool) {
 	if all {
 		fell = max(fell, asked)
@@ -63,12 +63,12 @@ func (a *Agent) attribute(t *target, s *policy.Sample) {
 
 // fileCost is the mean cost of one of the period's file refaults, 0 while it is not measured.
 //
-// Refaults count pages, and readahead brings many of them for one wait: on ext4 on a virtual disk (Linux 6.18, median of
-// five runs of TestFileCanaryOnThisHost, whose -v prints it) a page costs 81 µs alone and 1.4 µs in order. Charging each the
-// former stops a server that reads whole files, charging each the latter lets a mapped index thrash. A wait in a mapping is a
-// major fault; those that anonymous refaults do not explain are charged in full, the rest as readahead. A wait in read(2) is no
-// fault, but the IO pressure counts all of it, against half the share of time; so where that cannot be read, every page
-// is charged in full.
+// Refaults count pages, and readahead brings many of them for one wait: on ext4 on a virtual disk (Linux 6.18, median
+// of five runs of TestFileCanaryOnThisHost, whose -v prints it) a page costs 81 µs alone and 1.4 µs in order. Charging
+// each the former stops a server that reads whole files, charging each the latter lets a mapped index thrash. A wait in
+// a mapping is a major fault; those that anonymous refaults do not explain are charged in full, the rest as readahead.
+// A wait in read(2) is no fault, but the IO pressure counts all of it, against half the share of time; so where that
+// cannot be read, every page is charged in full.
 func (a *Agent) fileCost(t *target, s *policy.Sample) time.Duration {
 	m := &a.balance.files
 	n := s.RefaultFile

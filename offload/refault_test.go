@@ -12,8 +12,8 @@ import (
 	"github.com/spillway-io/spillway/offload/tier"
 )
 
-// A cgroup whose files others evict is not blamed: what came back was not taken by its steps, which take anonymous memory. Nor is one in
-// which no step was taken for long.
+// A cgroup whose files others evict is not blamed: what came back was not taken by its steps, which take anonymous
+// memory. Nor is one in which no step was taken for long.
 func TestOthersEvictionsAreNotBlamed(t *testing.T) {
 	for _, mode := range []testkit.CgroupMode{testkit.CgroupV1, testkit.CgroupHybrid, testkit.CgroupV2} {
 		t.Run(string(mode), func(t *testing.T) {
@@ -98,8 +98,8 @@ func TestComebackFades(t *testing.T) {
 	}
 }
 
-// A refault that a major fault waited for costs what a page alone does, one that readahead brought what a page in order does; without
-// pressure, where a wait in read(2) could not be seen, each costs the former.
+// A refault that a major fault waited for costs what a page alone does, one that readahead brought what a page in order
+// does; without pressure, where a wait in read(2) could not be seen, each costs the former.
 func TestFileCost(t *testing.T) {
 	const alone, inOrder = 80 * time.Microsecond, 1500 * time.Nanosecond
 	for _, tc := range []struct {
@@ -149,8 +149,8 @@ func TestFileCostUnknownSaysWhy(t *testing.T) {
 	}
 }
 
-// TestPayingBackHidesNoStall: a large cgroup whose last step took too much is still read every period, so that a stall is
-// answered at once.
+// TestPayingBackHidesNoStall: a large cgroup whose last step took too much is still read every period, so that a stall
+// is answered at once.
 func TestPayingBackHidesNoStall(t *testing.T) {
 	m := newMachine(t, testkit.CgroupV2)
 	g := busy

@@ -77,7 +77,8 @@ func (r *row) release() {
 	r.saving.reset()
 }
 
-// push adds a decision and marks it pending if it asked for a step. size is how many are remembered, if this is the first.
+// push adds a decision and marks it pending if it asked for a step. size is how many are remembered, if this is the
+// first.
 func (r *row) push(d admin.Decision, size int) {
 	if r.decisions == nil {
 		r.decisions = make([]admin.Decision, 0, size)

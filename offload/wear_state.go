@@ -20,11 +20,11 @@ import (
 // Endurance is the budget for what swapping writes to flash.
 type Endurance struct {
 	Off bool `yaml:"off"` // write as the laws and the kernel please
-	// Budget is what swapping may write in a day. Default 80 GiB, about the 1 MB a second to which TMO limits a host (ASPLOS
-	// 2022, section 4.5). Other programs' writes do not count.
+	// Budget is what swapping may write in a day. Default 80 GiB, about the 1 MB a second to which TMO limits a host
+	// (ASPLOS 2022, section 4.5). Other programs' writes do not count.
 	Budget bytesize.Size `yaml:"budget"`
-	// TBW is what the drive is rated for, as on its data sheet ("600 TB"). It gives the forecast, and without a budget also
-	// the budget: TBW evenly over Years, in which every write on the drive counts. Default unknown.
+	// TBW is what the drive is rated for, as on its data sheet ("600 TB"). It gives the forecast, and without a budget
+	// also the budget: TBW evenly over Years, in which every write on the drive counts. Default unknown.
 	TBW endurance.Rating `yaml:"tbw"`
 	// Years is how long the drive is to last. Default 5.
 	Years float64 `yaml:"years"`
@@ -84,14 +84,14 @@ const (
 	saveWearEvery = time.Minute
 )
 
-// loadWear reads what the last daemon left; nil without an error when there is nothing. A file that cannot be trusted is
-// moved aside.
+// loadWear reads what the last daemon left; nil without an error when there is nothing. A file that cannot be trusted
+// is moved aside.
 func (a *Agent) loadWear() (*endurance.State, error) {
 	if a.deps.StateDir == "" {
 		return nil, nil
 	}
 	name := filepath.Join(a.deps.StateDir, wearFile)
-	f, err := sys.OpenNoFollow(name, os.O_RDONLY, 0)
+	f, err := sys.OpenRegular(name, os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -138,7 +138,7 @@ func replaceFile(name string, b []byte) error {
 	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("offload: %w", err)
 	}
-	f, err := sys.OpenNoFollow(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := sys.OpenRegular(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("offload: %w", err)
 	}

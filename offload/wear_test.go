@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/spillway-io/spillway/internal/bytesize"
 	"github.com/spillway-io/spillway/internal/cgroup"
 	"github.com/spillway-io/spillway/internal/errkind"
@@ -287,6 +289,28 @@ func TestWearSurvivesTheDaemon(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, wearFile+".damaged")); err != nil {
 		t.Error(err)
+	}
+}
+
+// A pipe in the file's place must not hold up the start: nobody has its other end. What it replaced is unknown, so the
+// budget begins spent; the next save puts a file there again.
+func TestAPipeInPlaceOfTheWearState(t *testing.T) {
+	m := newMachine(t, testkit.CgroupV2)
+	newDrive(m)
+	m.Put("/app", testkit.MemGroup{})
+	dir := t.TempDir()
+	name := filepath.Join(dir, wearFile)
+	if err := unix.Mkfifo(name, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := wearAgent(t, m, dir)
+	ticks(a, 1, time.Now())
+	if e := a.Status().Endurance; e.Left != 0 || e.Price != 1 {
+		t.Errorf("left %d, price %v", e.Left, e.Price)
+	}
+	a.closeAll()
+	if info, err := os.Lstat(name); err != nil || !info.Mode().IsRegular() {
+		t.Errorf("after the end there is %v, %v", info, err)
 	}
 }
 

@@ -74,7 +74,8 @@ func parseExample(t *testing.T, of *cobra.Command, words []string) {
 	}
 }
 
-// The example must load; what it sets must be what an empty file gives, so that nobody who installs it changes anything.
+// The example must load; what it sets must be what an empty file gives, so that nobody who installs it changes
+// anything.
 func TestExampleIsTheDefault(t *testing.T) {
 	var example fileConfig
 	if err := cli.DecodeYAML("spillway.yaml", []byte(deploy.Example), &example); err != nil {

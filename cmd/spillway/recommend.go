@@ -89,8 +89,8 @@ func (a *app) recommendations(cmd *cobra.Command, paths []string) ([]admin.Recom
 // plainName is a cgroup that YAML takes as it stands.
 var plainName = regexp.MustCompile(`^/[A-Za-z0-9_./@-]*$`)
 
-// writeRecommendYAML goes through JSON, so that both have the same keys. Names are other people's text: the library writes a
-// control character or a quote into them as it is, so those names are quoted here.
+// writeRecommendYAML goes through JSON, so that both have the same keys. Names are other people's text: the library
+// writes a control character or a quote into them as it is, so those names are quoted here.
 func writeRecommendYAML(w io.Writer, rs []admin.Recommendation) error {
 	rs = slices.Clone(rs)
 	var quoted []string // old, new, old, new, …

@@ -181,8 +181,8 @@ func (a *app) follow(ctx context.Context, s *saver, names []string, f recordFlag
 	return answer
 }
 
-// ended is the number of the interval that ended last, after since. It goes by the clock, not by counting: a daemon that
-// was slow to answer, or a recorder that was stopped, must not stretch the trace.
+// ended is the number of the interval that ended last, after since. It goes by the clock, not by counting: a daemon
+// that was slow to answer, or a recorder that was stopped, must not stretch the trace.
 func (f recordFlags) ended(since time.Duration, atLeast int) int {
 	return max(int(since/f.every)-1, atLeast)
 }

@@ -234,7 +234,7 @@ func exists(path string) error {
 
 // newFile makes a file that must not exist yet.
 func newFile(path string) (*os.File, error) {
-	f, err := sys.OpenNoFollow(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := sys.OpenRegular(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
 		return nil, exists(path)
 	}

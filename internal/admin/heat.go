@@ -29,7 +29,8 @@ type Heat struct {
 	Curve []HeatPoint `json:"curve"`
 	// Cold is resident memory by idle age: a bucket reaches up to the next one's idle.
 	Cold []HeatAge `json:"cold"`
-	// Promoted is what was touched again, bytes a minute, by the age it had reached; null where the source cannot see it.
+	// Promoted is what was touched again, bytes a minute, by the age it had reached; null where the source cannot see
+	// it.
 	Promoted []HeatAge `json:"promoted_per_minute"`
 	// ScanCPU is the processor time of the newest scan, of all tracked cgroups together.
 	ScanCPU Duration `json:"scan_cpu"`

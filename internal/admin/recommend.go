@@ -63,8 +63,8 @@ type Requests struct {
 	Memory string `json:"memory"`
 }
 
-// Recommender is what a Reader may be able to do besides: of one cgroup, or of all managed ones when cgroup is "". NotFound
-// when the daemon does not know the cgroup, Unavailable when it only observes it.
+// Recommender is what a Reader may be able to do besides: of one cgroup, or of all managed ones when cgroup is "".
+// NotFound when the daemon does not know the cgroup, Unavailable when it only observes it.
 type Recommender interface {
 	Recommend(cgroup string) ([]Recommendation, error)
 }

@@ -33,20 +33,22 @@ type Status struct {
 	Advice    []string   `json:"advice,omitempty"` // "would save about 300 MiB; add roots: [/system.slice]"
 	SLO       []SLO      `json:"slo,omitempty"`    // of managed cgroups with a signal
 	Self      Self       `json:"self"`
-	// PSIShare is the share of the time that refaults cost which this kernel counts as memory pressure, as the canary measured it on
-	// the tier that pages go to first; missing when unknown, which PSIShareWhy then explains.
+	// PSIShare is the share of the time that refaults cost which this kernel counts as memory pressure, as the canary
+	// measured it on the tier that pages go to first; missing when unknown, which PSIShareWhy then explains.
 	PSIShare    *float64 `json:"psi_share,omitempty"`
 	PSIShareWhy string   `json:"psi_share_why,omitempty"`
-	// FileRefault is what bringing a page of a file back costs; missing when unknown, which FileRefaultWhy then explains.
+	// FileRefault is what bringing a page of a file back costs; missing when unknown, which FileRefaultWhy then
+	// explains.
 	FileRefault    *FileRefault `json:"file_refault,omitempty"`
 	FileRefaultWhy string       `json:"file_refault_why,omitempty"`
-	// Can and Cannot say what can be steered on this kernel, as the ends of "it can …" and "it cannot …"; Will and Wont have the
-	// same as "be able to …".
+	// Can and Cannot say what can be steered on this kernel, as the ends of "it can …" and "it cannot …"; Will and Wont
+	// have the same as "be able to …".
 	Can    []string `json:"can,omitempty"`
 	Cannot []string `json:"cannot,omitempty"`
 }
 
-// FileRefault is the canary's newest measurement of file cache. A refault is charged between InOrder and P50, by how many of them waited.
+// FileRefault is the canary's newest measurement of file cache. A refault is charged between InOrder and P50, by how
+// many of them waited.
 type FileRefault struct {
 	Dir        string    `json:"dir"`
 	FileSystem string    `json:"fs"`
@@ -117,8 +119,8 @@ type Cgroup struct {
 	Faults    float64          `json:"major_faults_per_s"`
 	Last      *Decision        `json:"last_decision,omitempty"`
 	SLO       *SLO             `json:"slo,omitempty"` // nil: no signal, the targets of the class
-	// Mix says how the last step was balanced between file cache and anonymous memory. Incompressible pages are kept out of
-	// compressed pools.
+	// Mix says how the last step was balanced between file cache and anonymous memory. Incompressible pages are kept
+	// out of compressed pools.
 	Mix            string `json:"mix,omitempty"`
 	Incompressible bool   `json:"incompressible,omitempty"`
 	Written        int64  `json:"written_bytes,omitempty"` // to drives, its share of what swapping wrote since it is watched

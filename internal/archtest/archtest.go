@@ -48,6 +48,7 @@ type File struct {
 
 	ast  *ast.File
 	fset *token.FileSet
+	wide []int // lines of comment that are too wide
 }
 
 // Import is one import of a file. Local is set when it is a package of the same module.
@@ -128,6 +129,7 @@ func (m *Module) parse(pkg *Package, dir string) error {
 		if f.ast, err = parser.ParseFile(f.fset, name, src, parser.ParseComments|parser.SkipObjectResolution); err != nil {
 			return fmt.Errorf("archtest: parse %s: %w", f.Rel, err)
 		}
+		f.wide = wideComments(f, src)
 		for _, spec := range f.ast.Imports {
 			f.Imports = append(f.Imports, m.importOf(f, spec))
 		}

@@ -28,6 +28,21 @@ func TestHouse(t *testing.T) {
 	}
 }
 
+// TestBench holds the benchmarks, which are a module of their own, to the rules that do not depend on the map of
+// floors.
+func TestBench(t *testing.T) {
+	m, err := Load("../../bench")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(m.Packages) < 2 {
+		t.Fatalf("loaded %d packages of %s: the rules saw nothing", len(m.Packages), m.Path)
+	}
+	for _, f := range CommentWidth(m) {
+		t.Error(f)
+	}
+}
+
 // TestBroken runs every rule on a module that breaks each of them, and nothing else: a rule that finds nothing there
 // would pass on everything.
 func TestBroken(t *testing.T) {

@@ -15,7 +15,7 @@ func Rules() []Rule {
 		{"floors", Floors}, {"rooms", Rooms}, {"test-only", TestOnly}, {"deciding", Deciding},
 		{"kernel", Kernel}, {"unsafe", Unsafe}, {"fences", Fences},
 		{"package-doc", PackageDoc}, {"file-size", FileSize}, {"names", Names},
-		{"init", Init}, {"globals", Globals}, {"sleep", Sleep},
+		{"init", Init}, {"globals", Globals}, {"sleep", Sleep}, {"comment-width", CommentWidth},
 	}
 }
 

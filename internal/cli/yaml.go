@@ -15,6 +15,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 
 	"github.com/spillway-io/spillway/internal/errkind"
+	"github.com/spillway-io/spillway/internal/sys"
 )
 
 // maxConfig bounds a configuration file; a real one is a few KiB.
@@ -27,7 +28,10 @@ const maxConfig = 1 << 20
 // is the command that repairs it. An empty file leaves into as it is. After an error the contents of into are
 // undefined.
 func LoadYAML(path string, into any) error {
-	f, err := os.Open(path)
+	f, err := sys.OpenRegularLinked(path, os.O_RDONLY, 0)
+	if errors.Is(err, sys.ErrNotRegular) {
+		return errkind.New(errkind.Invalid, "config: %s is not a regular file", path)
+	}
 	if err != nil {
 		err = fmt.Errorf("config: %w", err)
 		if errors.Is(err, fs.ErrNotExist) {

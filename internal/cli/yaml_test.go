@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -164,8 +165,14 @@ func TestLoadYAMLRefusesForeignFiles(t *testing.T) {
 			t.Errorf("mode %o: %v, hint %q", mode, err, errkind.HintOf(err))
 		}
 	}
-	if err := LoadYAML(dir, &got); err == nil {
-		t.Error("a directory is accepted")
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for what, path := range map[string]string{"a directory": dir, "a pipe that nobody writes to": pipe} {
+		if err := LoadYAML(path, &got); errkind.Of(err) != errkind.Invalid || !strings.Contains(err.Error(), "not a regular file") {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 	err := LoadYAML(filepath.Join(dir, "none"), &got)
 	if errkind.Of(err) != errkind.NotFound || !strings.Contains(errkind.HintOf(err), "config example") {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -149,6 +150,16 @@ func TestLock(t *testing.T) {
 		t.Fatalf("after release: %v", err)
 	}
 	release()
+}
+
+func TestLockRefusesPipe(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mkfifo(filepath.Join(dir, lockName), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Lock(dir); !errors.Is(err, sys.ErrNotRegular) {
+		t.Errorf("a pipe in the lock's place: %v", err)
+	}
 }
 
 func TestLockRefusesLink(t *testing.T) {

@@ -25,7 +25,7 @@ func Lock(stateDir string) (release func(), err error) {
 		return nil, lockError(stateDir, err)
 	}
 	path := filepath.Join(stateDir, lockName)
-	f, err := sys.OpenNoFollow(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := sys.OpenRegular(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, lockError(stateDir, err)
 	}

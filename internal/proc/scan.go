@@ -30,7 +30,8 @@ func Field(b []byte) (field, rest []byte) {
 	return b[start:end], b[end:]
 }
 
-// Uint reads all of b as a decimal number; false when it is none or beyond 64 bits. strconv would need a string and so an allocation.
+// Uint reads all of b as a decimal number; false when it is none or beyond 64 bits. strconv would need a string and so
+// an allocation.
 func Uint(b []byte) (uint64, bool) {
 	if len(b) == 0 || len(b) > 20 {
 		return 0, false

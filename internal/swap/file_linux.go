@@ -128,7 +128,8 @@ func Format(path string, size int64) error {
 	if err != nil {
 		return err
 	}
-	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	// O_NONBLOCK: the opening of a pipe would wait for its other end.
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("swap: format %q: %w", path, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spillway-io/spillway/internal/errkind"
@@ -76,6 +77,23 @@ func TestMakeFileWritesAHeaderAndAllBlocks(t *testing.T) {
 	}
 	if info, _ := os.Stat(path); info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v", info.Mode())
+	}
+}
+
+// A pipe must be refused, not waited for.
+func TestFormatRefusesWhatIsNoBlockDevice(t *testing.T) {
+	dir := t.TempDir()
+	pipe, file := filepath.Join(dir, "pipe"), filepath.Join(dir, "file")
+	if err := errors.Join(syscall.Mkfifo(pipe, 0o600), os.WriteFile(file, []byte("precious"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{pipe, file} {
+		if err := swap.Format(path, 1<<20); err == nil {
+			t.Errorf("%s: formatted", path)
+		}
+	}
+	if b, _ := os.ReadFile(file); string(b) != "precious" {
+		t.Errorf("the file now holds %d bytes", len(b))
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/spillway-io/spillway/internal/errkind"
 )
 
 // ErrLocked says that another open file description holds the lock.
@@ -37,8 +39,12 @@ func Flock(f *os.File, block bool) error {
 	}
 }
 
-// OpenNoFollow opens path and refuses a symbolic link as its last component (ELOOP). The descriptor is
-// close-on-exec. Flags and mode are those of os.OpenFile.
+// ErrNotRegular says that something else than a regular file is where one is expected.
+var ErrNotRegular = errors.New("not a regular file")
+
+// OpenNoFollow opens a file of the kernel's (proc, sys, cgroups) and refuses a symbolic link as its last component
+// (ELOOP). For a file on a disk use OpenRegular. The descriptor is close-on-exec. Flags and mode are those of
+// os.OpenFile.
 func OpenNoFollow(path string, flags int, mode fs.FileMode) (*os.File, error) {
 	f, err := os.OpenFile(path, flags|unix.O_NOFOLLOW, mode)
 	if err != nil {
@@ -47,8 +53,63 @@ func OpenNoFollow(path string, flags int, mode fs.FileMode) (*os.File, error) {
 	return f, nil
 }
 
-// OpenTemp makes a file in dir, mode 0600, that has no name and goes with its last descriptor, whatever ends the process. On
-// a file system without such files (Linux before 3.11, some network ones) it has a name for the moment between two calls.
+// OpenRegular is OpenNoFollow for a file on a disk, which others could have replaced: it also refuses everything that
+// is not a regular file, since opening or reading a named pipe waits for as long as its other end pleases. The error is
+// then ErrNotRegular, of kind Denied, and says what is there. It is not for the kernel's files, some of which do less
+// when opened without waiting (memory.max and memory.high since Linux 6.16).
+func OpenRegular(path string, flags int, mode fs.FileMode) (*os.File, error) {
+	return openRegular(path, flags|unix.O_NOFOLLOW, mode)
+}
+
+// OpenRegularLinked is OpenRegular for a file that may be reached through a link, such as a configuration that a
+// deployment tool links into place.
+func OpenRegularLinked(path string, flags int, mode fs.FileMode) (*os.File, error) {
+	return openRegular(path, flags, mode)
+}
+
+func openRegular(path string, flags int, mode fs.FileMode) (*os.File, error) {
+	// Without O_NONBLOCK the open itself waits for a pipe's other end. O_NOCTTY: a terminal must not become ours.
+	f, err := os.OpenFile(path, flags|unix.O_NONBLOCK|unix.O_NOCTTY, mode)
+	if errors.Is(err, unix.ENXIO) { // a pipe that nobody reads, a socket, a device without a driver
+		if info, serr := os.Stat(path); serr == nil && !info.Mode().IsRegular() {
+			return nil, notRegular(path, info.Mode())
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("sys: %w", err)
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = notRegular(path, info.Mode())
+	} else if err != nil {
+		err = fmt.Errorf("sys: %w", err)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func notRegular(path string, mode fs.FileMode) error {
+	what := "a special file"
+	switch {
+	case mode.IsDir():
+		what = "a directory"
+	case mode&fs.ModeNamedPipe != 0:
+		what = "a named pipe"
+	case mode&fs.ModeSocket != 0:
+		what = "a socket"
+	case mode&fs.ModeDevice != 0:
+		what = "a device"
+	}
+	return errkind.Hint(errkind.New(errkind.Denied, "sys: open %q: it is %s: %w", path, what, ErrNotRegular),
+		"find out who put it there and move it away")
+}
+
+// OpenTemp makes a file in dir, mode 0600, that has no name and goes with its last descriptor, whatever ends the
+// process. On a file system without such files (Linux before 3.11, some network ones) it has a name for the moment
+// between two calls.
 func OpenTemp(dir string) (*os.File, error) {
 	f, err := os.OpenFile(dir, unix.O_TMPFILE|unix.O_EXCL|os.O_RDWR, 0o600)
 	if err == nil || !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EISDIR) {

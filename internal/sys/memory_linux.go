@@ -17,8 +17,8 @@ func MmapAnon(n int) ([]byte, error) {
 	return b, nil
 }
 
-// MmapRead maps the first n bytes of f for reading, shared. n must be positive and at most the file's size: a read beyond
-// the end is a SIGBUS. Free it with Munmap.
+// MmapRead maps the first n bytes of f for reading, shared. n must be positive and at most the file's size: a read
+// beyond the end is a SIGBUS. Free it with Munmap.
 func MmapRead(f *os.File, n int) ([]byte, error) {
 	b, err := unix.Mmap(int(f.Fd()), 0, n, unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {

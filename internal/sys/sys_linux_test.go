@@ -10,19 +10,21 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/spillway-io/spillway/internal/errkind"
 	"github.com/spillway-io/spillway/internal/sys"
 )
 
 func TestFlock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	a, err := sys.OpenNoFollow(path, os.O_CREATE|os.O_RDWR, 0o600)
+	a, err := sys.OpenRegular(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := sys.OpenNoFollow(path, os.O_RDWR, 0)
+	b, err := sys.OpenRegular(path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,8 +42,47 @@ func TestFlock(t *testing.T) {
 	if err := os.Symlink(path, path+".link"); err != nil {
 		t.Fatal(err)
 	}
-	if f, err := sys.OpenNoFollow(path+".link", os.O_RDWR, 0); !errors.Is(err, sys.ELOOP) {
+	if f, err := sys.OpenRegular(path+".link", os.O_RDWR, 0); !errors.Is(err, sys.ELOOP) {
 		t.Errorf("followed a link: %v, %v", f, err)
+	}
+	f, err := sys.OpenRegularLinked(path+".link", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+}
+
+// None of these may be waited for, whatever they are opened for; the test binary's own limit notices one that is.
+func TestOpenRegularRefusesSpecialFiles(t *testing.T) {
+	dir := t.TempDir()
+	makers := map[string]func(path string) error{
+		"a named pipe": func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"a socket": func(path string) error {
+			l, err := net.Listen("unix", path)
+			if err == nil {
+				t.Cleanup(func() { l.Close() })
+			}
+			return err
+		},
+		"a directory": func(path string) error { return os.Mkdir(path, 0o700) },
+		"a device":    func(path string) error { return os.Symlink("/dev/null", path) },
+	}
+	for what, f := range makers {
+		path := filepath.Join(dir, strings.ReplaceAll(what, " ", "-"))
+		if err := f(path); err != nil {
+			t.Fatal(err)
+		}
+		for _, flags := range []int{os.O_RDONLY, os.O_WRONLY, os.O_RDWR, os.O_RDWR | os.O_CREATE} {
+			f, err := sys.OpenRegularLinked(path, flags, 0o600)
+			switch {
+			case err == nil:
+				f.Close()
+				t.Errorf("%s, flags %#x: opened", what, flags)
+			case what == "a directory" && flags != os.O_RDONLY: // the kernel says so itself
+			case !errors.Is(err, sys.ErrNotRegular) || errkind.Of(err) != errkind.Denied || errkind.HintOf(err) == "" || !strings.Contains(err.Error(), what):
+				t.Errorf("%s, flags %#x: %v (hint %q)", what, flags, err, errkind.HintOf(err))
+			}
+		}
 	}
 }
 

@@ -17,7 +17,7 @@ const hostLockPath = "/run/spillway-test.lock"
 // run in other processes, so a mutex would not do. It waits for its turn and skips where /run is not writable.
 func HostLock(t testing.TB) {
 	t.Helper()
-	f, err := sys.OpenNoFollow(hostLockPath, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := sys.OpenRegular(hostLockPath, os.O_CREATE|os.O_RDWR, 0o600)
 	if errors.Is(err, os.ErrPermission) {
 		t.Skipf("needs the host lock %s: %v", hostLockPath, err)
 	}

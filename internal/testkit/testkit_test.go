@@ -14,7 +14,7 @@ func TestHostLock(t *testing.T) {
 	const path = "/run/spillway-test.lock"
 	t.Run("held", func(t *testing.T) {
 		testkit.HostLock(t)
-		f, err := sys.OpenNoFollow(path, os.O_RDWR, 0)
+		f, err := sys.OpenRegular(path, os.O_RDWR, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -44,8 +44,8 @@ func (st *steering) takes(g *cgroup.Group, s cgroup.Swappiness) (bool, error) {
 	return ok, nil
 }
 
-// claim keeps a file for one step or one lasting change until give. Whoever comes second is refused: a change would take a step's
-// value for the old one, and a step a change's value for the one to go back to.
+// claim keeps a file for one step or one lasting change until give. Whoever comes second is refused: a change would
+// take a step's value for the old one, and a step a change's value for the one to go back to.
 func (st *steering) claim(path string) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -80,8 +80,8 @@ func (st *steering) freeLocked(path string) error {
 	return nil
 }
 
-// unmoved makes sure, with the file claimed, that what was read before is its lasting value: a step may have begun to hold it
-// just before the look and have ended since. Files that no step holds are not read again.
+// unmoved makes sure, with the file claimed, that what was read before is its lasting value: a step may have begun to
+// hold it just before the look and have ended since. Files that no step holds are not read again.
 func unmoved(e *journal.Entry) error {
 	if base := filepath.Base(e.Path); base != cgroup.FileSwappiness && base != cgroup.FileSwapMax {
 		return nil
@@ -97,7 +97,8 @@ func unmoved(e *journal.Entry) error {
 }
 
 // reclaimBy takes want bytes of a v2 cgroup by the request's choice of memory and notes through which file it was made.
-// What the kernel cannot do is a *probe.Missing and takes nothing; AnonOnly alone falls back to the largest weight, which r.By tells.
+// What the kernel cannot do is a *probe.Missing and takes nothing; AnonOnly alone falls back to the largest weight,
+// which r.By tells.
 func (s *server) reclaimBy(h *handle, want int64, sw cgroup.Swappiness, r *reply) error {
 	if sw == cgroup.KernelsChoice {
 		return h.g.Reclaim(want)
@@ -117,7 +118,8 @@ func (s *server) reclaimBy(h *handle, want int64, sw cgroup.Swappiness, r *reply
 	return s.holding(h, sw, r, func() error { return h.g.Reclaim(want) })
 }
 
-// shrinkBy is shrink by the request's choice of memory. The knob is left alone where the step would take nothing anyway.
+// shrinkBy is shrink by the request's choice of memory. The knob is left alone where the step would take nothing
+// anyway.
 func (s *server) shrinkBy(req *request, h *handle, r *reply) error {
 	sw := cgroup.Swappiness(req.Mix)
 	if sw == cgroup.KernelsChoice || s.m.h.Mode == cgroup.V2 {

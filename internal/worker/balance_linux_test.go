@@ -17,8 +17,8 @@ import (
 	"github.com/spillway-io/spillway/internal/testkit"
 )
 
-// choosingBed is a cgroup on a real kernel of either hierarchy with 8 MiB of file cache and 32 MiB of anonymous memory, and
-// swap to take them to.
+// choosingBed is a cgroup on a real kernel of either hierarchy with 8 MiB of file cache and 32 MiB of anonymous memory,
+// and swap to take them to.
 func choosingBed(t *testing.T) (*bed, *Client, string) {
 	t.Helper()
 	probe.Need(t, probe.Root)
@@ -88,8 +88,8 @@ func knobsOf(t testing.TB, b *bed) string {
 	return value(t, filepath.Join(b.dir, file))
 }
 
-// One cgroup holds both kinds. A step for file cache takes nothing else. One for anonymous memory takes nothing else where the
-// kernel has "max"; a weight only leans, and is not asked for more than that some is swapped in the end.
+// One cgroup holds both kinds. A step for file cache takes nothing else. One for anonymous memory takes nothing else
+// where the kernel has "max"; a weight only leans, and is not asked for more than that some is swapped in the end.
 func TestStepReclaimsTheChosenMemory(t *testing.T) {
 	b, c, dir := choosingBed(t)
 	before, knob := statOf(t, b), knobsOf(t, b)

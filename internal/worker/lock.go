@@ -30,7 +30,7 @@ const lockPatience = time.Second
 
 // acquire takes the lock. A holder that stays is errkind.Unavailable with its pid.
 func acquire(ctx context.Context, dir string) (*os.File, error) {
-	f, err := sys.OpenNoFollow(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := sys.OpenRegular(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("worker: lock: %w", err)
 	}

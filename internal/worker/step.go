@@ -11,7 +11,7 @@ import (
 	"github.com/spillway-io/spillway/internal/probe"
 )
 
-// Bounds on held cgroups. A handle holds up to eight descriptors.
+// Bounds on held cgroups. A handle holds three descriptors.
 const (
 	maxHandles = 2048
 	idleHandle = 10 * time.Minute
@@ -53,7 +53,7 @@ func (s *server) claim(req *request) (*handle, error) {
 		h = nil
 	}
 	if h == nil {
-		g, err := s.m.h.Open(path)
+		g, err := s.m.h.OpenToAct(path)
 		if err != nil {
 			return nil, fmt.Errorf("worker: step: %w", notFound(err))
 		}

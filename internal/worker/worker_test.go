@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spillway-io/spillway/internal/cgroup"
@@ -150,6 +151,16 @@ func TestLockHolder(t *testing.T) {
 		if got := fmt.Sprintf("%d %s", pid, state); got != want {
 			t.Errorf("lock %q: holder %q, want %q", text, got, want)
 		}
+	}
+}
+
+func TestAPipeInPlaceOfTheLock(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mkfifo(filepath.Join(dir, lockName), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := acquire(t.Context(), dir); !errors.Is(err, sys.ErrNotRegular) {
+		t.Error(err)
 	}
 }
 

@@ -113,7 +113,8 @@ func leftoverGoal(names []string) Goal {
 		Target: "0", Runs: 1, Baseline: Baseline{"before", 0}}, len(names) == 0)
 }
 
-// verdict is nil when all goals were met, else one sentence a goal. Noise alone is errkind.Unknown: the demo cannot tell.
+// verdict is nil when all goals were met, else one sentence a goal. Noise alone is errkind.Unknown: the demo cannot
+// tell.
 func (res *Result) verdict() error {
 	noise := fmt.Sprintf("the same thing twice gave a ratio of %.2f, outside %.1f to %.1f", res.AARatio, aaLow, aaHigh)
 	return judgement(res.Goals, []string{"redis_saving", "redis_p99_ratio", "sidecar_cold_gone", "leftovers"}, noise)

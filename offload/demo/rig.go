@@ -106,7 +106,7 @@ func (r *rig) startWorker(ctx context.Context) error {
 	if err := os.MkdirAll(r.cfg.rigDir(), 0o700); err != nil {
 		return err
 	}
-	log, err := sys.OpenNoFollow(filepath.Join(r.cfg.rigDir(), "worker.log"), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	log, err := sys.OpenRegular(filepath.Join(r.cfg.rigDir(), "worker.log"), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}

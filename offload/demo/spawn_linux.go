@@ -72,7 +72,7 @@ func (s *spawner) start(sp spec) (*process, error) {
 	p.cmd.SysProcAttr = attr
 	var err error
 	if sp.log != "" {
-		f, ferr := sys.OpenNoFollow(sp.log, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		f, ferr := sys.OpenRegular(sp.log, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if ferr != nil {
 			return nil, fmt.Errorf("demo: start %s: %w", sp.name, ferr)
 		}

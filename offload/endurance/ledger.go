@@ -4,8 +4,8 @@
 // Promise: what steps are allowed to write never makes any ten minutes hold more than the budget of ten minutes,
 // whatever the workload does: bursts, pages that are dirtied and evicted for ever, restarts, counters that start
 // again, drives that are exchanged. Writes nobody asks leave for (the kernel's own reclaim, other programs where they
-// count) cannot be prevented, but are charged, and steps wait for them. The tenth that docs allow on top is for steps that
-// write more than they were allowed to, because the kernel frees whole folios.
+// count) cannot be prevented, but are charged, and steps wait for them. The tenth that docs allow on top is for steps
+// that write more than they were allowed to, because the kernel frees whole folios.
 //
 // What counts: with a budget for swapping (the default), the pages the kernel wrote to swap areas, less those that
 // went to compressed disks in memory; other programs' writes to the same drive do not count. With a budget derived from
@@ -189,8 +189,8 @@ func growth(now, before int64) int64 {
 	return min(now-before, most)
 }
 
-// buckets calls f for those that bind. A drive that left swap within the last Window still does: it may be back before a
-// step has ended.
+// buckets calls f for those that bind. A drive that left swap within the last Window still does: it may be back before
+// a step has ended.
 func (l *Ledger) buckets(f func(*bucket)) {
 	if !l.cfg.Whole {
 		f(l.own)
@@ -225,8 +225,8 @@ func (l *Ledger) Price() (price float64) {
 	return price
 }
 
-// Promise sets n bytes aside for a step that begins; Fulfil says that it ended. What it wrote is counted by the next two
-// observations, and until then the promise stands.
+// Promise sets n bytes aside for a step that begins; Fulfil says that it ended. What it wrote is counted by the next
+// two observations, and until then the promise stands.
 func (l *Ledger) Promise(n int64) { l.each(func(b *bucket) { b.promised[0] += n }) }
 
 // Fulfil ends a promise of n bytes.
@@ -247,8 +247,8 @@ func (l *Ledger) each(f func(*bucket)) {
 	}
 }
 
-// Urgent says, once, that the state should be saved now: a drive appeared or its counter began again, which nobody could
-// tell after a kill.
+// Urgent says, once, that the state should be saved now: a drive appeared or its counter began again, which nobody
+// could tell after a kill.
 func (l *Ledger) Urgent() bool {
 	u := l.urgent
 	l.urgent = false

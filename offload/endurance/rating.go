@@ -8,8 +8,8 @@ import (
 	"github.com/spillway-io/spillway/internal/bytesize"
 )
 
-// Rating is what a drive may be written in its life, in bytes. Its text is the data sheet's: "600 TB" or "1.2 PB", decimal
-// as drives are sold; "545 TiB" is read, too.
+// Rating is what a drive may be written in its life, in bytes. Its text is the data sheet's: "600 TB" or "1.2 PB",
+// decimal as drives are sold; "545 TiB" is read, too.
 type Rating int64
 
 // String prints as a data sheet does.

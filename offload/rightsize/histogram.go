@@ -13,9 +13,9 @@ const (
 	buckets   = 1 + perOctave*octaves
 )
 
-// histogram holds how long a size was seen, newer time counting more: a weight halves every halfLife. It is a fixed array
-// and adding to it allocates nothing; instead of old weights being shrunk at every sample, new ones grow. (The idea is
-// that of the Kubernetes vertical pod autoscaler's decaying histogram.)
+// histogram holds how long a size was seen, newer time counting more: a weight halves every halfLife. It is a fixed
+// array and adding to it allocates nothing; instead of old weights being shrunk at every sample, new ones grow. (The
+// idea is that of the Kubernetes vertical pod autoscaler's decaying histogram.)
 type histogram struct {
 	weight [buckets]float32
 	total  float64

@@ -72,7 +72,8 @@ func roundUp(want float64) int64 {
 	return (int64(want) + mib - 1) / mib * mib
 }
 
-// confidence is the smallest of four shares, each of which says what it wants: a chain is as strong as its weakest link.
+// confidence is the smallest of four shares, each of which says what it wants: a chain is as strong as its weakest
+// link.
 func (h *History) confidence(r Recommendation) (share float64, why, raise string) {
 	const day, rest = 24 * time.Hour, 2 * time.Hour
 	share = 1

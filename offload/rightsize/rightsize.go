@@ -7,8 +7,8 @@
 // workload holds in a pool that nobody is charged for, plus a tenth; while there is no need to go by, it is the usage's
 // percentile and says that this is an upper bound. It is never below the floor.
 //
-// Promise: a History has a fixed size (about 1.5 KB), and Observe allocates nothing. Ownership: a History belongs to one
-// goroutine, or to its owner's lock; a copy is a snapshot. Failure: none; too little to go by is a low confidence.
+// Promise: a History has a fixed size (about 1.5 KB), and Observe allocates nothing. Ownership: a History belongs to
+// one goroutine, or to its owner's lock; a copy is a snapshot. Failure: none; too little to go by is a low confidence.
 // Non-goals: processor time, limits, applying anything.
 package rightsize
 
@@ -24,8 +24,8 @@ const (
 type Observation struct {
 	Period time.Duration
 	Usage  int64 // bytes resident
-	// Resting says that the law left the size alone because of what the workload needs: safe size, hold or a signal at its
-	// target. False while it takes, and when it could not take for reasons of the host's.
+	// Resting says that the law left the size alone because of what the workload needs: safe size, hold or a signal at
+	// its target. False while it takes, and when it could not take for reasons of the host's.
 	Resting bool
 	Cost    float64 // share of the period spent on refaults, in [0,∞)
 }

@@ -60,8 +60,8 @@ type memcg struct {
 	in        io.Closer
 }
 
-// memcg NAME MIB: makes a memory cgroup below the story's own, with a process that fills MIB mebibytes of page cache; 0 makes
-// no process. $NAME is its path, $BASE the story's own cgroup.
+// memcg NAME MIB: makes a memory cgroup below the story's own, with a process that fills MIB mebibytes of page cache; 0
+// makes no process. $NAME is its path, $BASE the story's own cgroup.
 func cmdMemcg(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 2 {
 		ts.Fatalf("usage: memcg NAME MIB")

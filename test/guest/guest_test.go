@@ -60,8 +60,8 @@ func TestDebian612(t *testing.T) {
 	log(t, r)
 }
 
-// config: swap on a disk with zswap before it, and ext4 at /tmp and /var/tmp, since a swap file cannot lie in memory and page
-// cache of the initramfs cannot be reclaimed.
+// config: swap on a disk with zswap before it, and ext4 at /tmp and /var/tmp, since a swap file cannot lie in memory
+// and page cache of the initramfs cannot be reclaimed.
 func config(k guest.Kernel) guest.Config {
 	return guest.Config{
 		Kernel: k, Swap: guest.SwapDisk, MemMiB: 1024, Timeout: 6 * time.Minute,

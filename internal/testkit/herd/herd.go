@@ -79,8 +79,8 @@ func (d *Herd) Add(ctx context.Context, mib, hot int) (string, error) {
 	return p, nil
 }
 
-// AddCrowd makes n cgroups with mib MiB each that one process left there, and an idle task in each: thousands of cgroups
-// without thousands of hogs. A herd has at most one crowd, and it comes first.
+// AddCrowd makes n cgroups with mib MiB each that one process left there, and an idle task in each: thousands of
+// cgroups without thousands of hogs. A herd has at most one crowd, and it comes first.
 func (d *Herd) AddCrowd(ctx context.Context, n, mib int) error {
 	if d.next > 0 {
 		return errors.New("herd: the crowd comes first")
