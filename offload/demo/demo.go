@@ -6,7 +6,7 @@
 // socket. Whatever ends the demo, kill -9 included, nothing it made stays: cgroups and folders are journalled
 // by a worker process, children die with their parent, the daemon undoes its own, and a last process sweeps up.
 // Ownership: Run owns everything it starts until it returns. The sampler's goroutine owns its file
-// descriptors; samples are read under recorder.mu. There is no other lock.
+// descriptors (see package watch).
 // Failure: a goal that was missed, or noise that hides it, is an error that says so in one sentence.
 // Non-goals: proving a figure for your service. The time scale is compressed (period 1 s, 1 % a period).
 package demo

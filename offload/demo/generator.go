@@ -8,13 +8,13 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/spillway-io/spillway/internal/sys"
+	"github.com/spillway-io/spillway/offload/demo/child"
 	"github.com/spillway-io/spillway/offload/demo/load"
 )
 
 // generator is the load generator's process and what it has reported so far.
 type generator struct {
-	proc *process
+	proc *child.Process
 	read chan error // the end of its report
 
 	mu sync.Mutex
@@ -29,18 +29,18 @@ func (r *rig) startGenerator() (err error) {
 		task.Targets = append(task.Targets, load.Target{Name: t.name, Dialer: t.at})
 	}
 	g := &generator{read: make(chan error, 1), seconds: [2]map[int]load.Second{{}, {}}}
-	_, cpus := places()
-	g.proc, err = r.spawn.start(spec{name: "load generator", args: []string{r.cfg.Exe, "demo-part", partLoad}, task: task, onDeath: sys.SIGKILL, cpus: cpus})
+	_, cpus := child.Places()
+	g.proc, err = r.spawn.Start(child.Spec{Name: "load generator", Args: []string{r.cfg.Exe, "demo-part", partLoad}, Task: task, CPUs: cpus})
 	if err != nil {
 		return err
 	}
 	go func() {
-		err := load.Follow(g.proc.out, func(s load.Second) {
+		err := load.Follow(g.proc.Out, func(s load.Second) {
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			g.seconds[s.Target][s.Number] = s
 		})
-		io.Copy(io.Discard, g.proc.out)
+		io.Copy(io.Discard, g.proc.Out)
 		g.read <- err
 	}()
 	r.gen = g
@@ -50,15 +50,15 @@ func (r *rig) startGenerator() (err error) {
 // ended says whether the generator is gone, which it never should be by itself.
 func (g *generator) ended() error {
 	select {
-	case <-g.proc.done:
-		return fmt.Errorf("demo: the load generator ended: %v", g.proc.err)
+	case <-g.proc.Done:
+		return fmt.Errorf("demo: the load generator ended: %v", g.proc.Err)
 	default:
 		return nil
 	}
 }
 
 func (g *generator) stop() error {
-	if err := g.proc.stop(5 * time.Second); err != nil {
+	if err := g.proc.Stop(5 * time.Second); err != nil {
 		return fmt.Errorf("demo: stop the load generator: %w", err)
 	}
 	return <-g.read

@@ -1,18 +1,17 @@
 package demo
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spillway-io/spillway/internal/cgroup"
 	"github.com/spillway-io/spillway/internal/proc"
+	"github.com/spillway-io/spillway/offload/demo/child"
 )
 
 // baseline is what the demo found, to compare with at the end.
@@ -64,7 +63,7 @@ func (b baseline) leftovers(h cgroup.Hierarchy, cfg Config, root string) (left [
 	if _, err := os.Lstat(cfg.StateDir); !errors.Is(err, fs.ErrNotExist) {
 		left = append(left, "files in "+cfg.StateDir)
 	}
-	procs, err := marked(b.mark)
+	procs, err := child.Marked(b.mark)
 	left = append(left, procs...)
 	slices.Sort(left)
 	return left, err
@@ -116,30 +115,4 @@ func topCgroups(h cgroup.Hierarchy) (map[string]bool, error) {
 		}
 	}
 	return m, nil
-}
-
-// marked lists the processes that have mark in their environment, this one apart.
-func marked(mark string) (left []string, err error) {
-	if mark == "" {
-		return nil, nil
-	}
-	es, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil, fmt.Errorf("demo: list processes: %w", err)
-	}
-	for _, e := range es {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		env, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
-		if err != nil {
-			continue // ended meanwhile
-		}
-		if slices.ContainsFunc(bytes.Split(env, []byte{0}), func(v []byte) bool { return string(v) == mark }) {
-			comm, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "comm"))
-			left = append(left, fmt.Sprintf("process %d (%s)", pid, strings.TrimSpace(string(comm))))
-		}
-	}
-	return left, nil
 }

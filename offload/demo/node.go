@@ -18,11 +18,12 @@ import (
 	"github.com/spillway-io/spillway/internal/proc"
 	"github.com/spillway-io/spillway/internal/sys"
 	"github.com/spillway-io/spillway/offload/class"
+	"github.com/spillway-io/spillway/offload/demo/child"
 )
 
 // node is the daemon under demonstration: the real program, its configuration file and its admin socket.
 type node struct {
-	proc      *process
+	proc      *child.Process
 	admin     *admin.Client
 	config    string // path
 	log       string // path
@@ -64,9 +65,9 @@ func (r *rig) startNode(ctx context.Context, s setting) (err error) {
 		return err
 	}
 	socket := filepath.Join(r.tmp, "admin.sock")
-	n.proc, err = r.spawn.start(spec{
-		name: "spillway up", log: n.log, onDeath: sys.SIGTERM,
-		args: []string{r.cfg.Exe, "up", "--config", n.config, "--socket", socket, "--state-dir", r.cfg.nodeDir()},
+	n.proc, err = r.spawn.Start(child.Spec{
+		Name: "spillway up", Log: n.log, OnDeath: sys.SIGTERM,
+		Args: []string{r.cfg.Exe, "up", "--config", n.config, "--socket", socket, "--state-dir", r.cfg.nodeDir()},
 	})
 	if err != nil {
 		return err
@@ -90,8 +91,8 @@ func (r *rig) startNode(ctx context.Context, s setting) (err error) {
 			return nil
 		}
 		select {
-		case <-n.proc.done:
-			return fmt.Errorf("demo: the daemon ended at once (%v): %s", n.proc.err, n.logTail())
+		case <-n.proc.Done:
+			return fmt.Errorf("demo: the daemon ended at once (%v): %s", n.proc.Err, n.logTail())
 		case <-ctx.Done():
 			return fmt.Errorf("demo: wait for the daemon: %w (last answer: %v): %s", context.Cause(ctx), err, n.logTail())
 		case <-time.After(100 * time.Millisecond):
@@ -220,7 +221,7 @@ func (n *node) collect(ctx context.Context) error {
 
 // stop ends the daemon as a service manager would and waits until it has undone its changes.
 func (n *node) stop() error {
-	if err := n.proc.stop(40 * time.Second); err != nil {
+	if err := n.proc.Stop(40 * time.Second); err != nil {
 		return fmt.Errorf("demo: stop the daemon: %w: %s", err, n.logTail())
 	}
 	return nil

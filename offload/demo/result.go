@@ -7,6 +7,7 @@ import (
 
 	"github.com/spillway-io/spillway/internal/admin"
 	"github.com/spillway-io/spillway/offload/demo/load"
+	"github.com/spillway-io/spillway/offload/demo/watch"
 )
 
 // Result is everything the demo measured; it is bench/out/demo.json.
@@ -129,11 +130,11 @@ func (r *rig) serverStats(i int, s span, offloaded bool) ServerStats {
 		st.Throughput = float64(st.Reads) / float64(len(ps))
 	}
 	r.memory(&st, i, s)
-	if in := r.rec.between(c.from, c.to); len(in) > 1 {
+	if in := r.rec.Between(c.from, c.to); len(in) > 1 {
 		first, last := in[0], in[len(in)-1]
-		st.MajorFaults = last.of[i].MajorFaults - first.of[i].MajorFaults
-		st.FailCnt = last.of[i].FailCnt - first.of[i].FailCnt
-		if reads := st.Throughput * last.at.Sub(first.at).Seconds(); reads > 0 {
+		st.MajorFaults = last.Of[i].MajorFaults - first.Of[i].MajorFaults
+		st.FailCnt = last.Of[i].FailCnt - first.Of[i].FailCnt
+		if reads := st.Throughput * last.At.Sub(first.At).Seconds(); reads > 0 {
 			st.FaultsPer1000 = 1000 * float64(st.MajorFaults) / reads
 		}
 	}
@@ -144,25 +145,24 @@ func (r *rig) serverStats(i int, s span, offloaded bool) ServerStats {
 // memory fills in the figures about memory: its start is the first sample of the phase, its saving the mean
 // over the phase's end.
 func (r *rig) memory(st *ServerStats, i int, s span) {
-	in := r.rec.between(s.from.Add(-time.Second), s.to)
+	in := r.rec.Between(s.from.Add(-time.Second), s.to)
 	if len(in) == 0 {
 		return
 	}
 	first, last := in[0], in[len(in)-1]
-	st.Start, st.End = first.of[i].Usage, last.of[i].Usage
+	st.Start, st.End = first.Of[i].Usage, last.Of[i].Usage
 	st.Saved = r.savedAtEnd(i, first, s)
-	st.Pool = last.poolPart(i, r.rec.first(), r.rec.mode)
+	st.Pool = r.rec.PoolPart(last, i)
 	if st.Start > 0 {
 		st.Saving = float64(st.Saved) / float64(st.Start)
 	}
 }
 
 // savedAtEnd is by how much member i's footprint shrank since first, as a mean over the last saveWindow of s.
-func (r *rig) savedAtEnd(i int, first sample, s span) int64 {
-	start := r.rec.first()
+func (r *rig) savedAtEnd(i int, first watch.Sample, s span) int64 {
 	var saved []float64
-	for _, x := range r.rec.between(s.to.Add(-saveWindow), s.to) {
-		saved = append(saved, float64(first.footprint(i, start, r.rec.mode)-x.footprint(i, start, r.rec.mode)))
+	for _, x := range r.rec.Between(s.to.Add(-saveWindow), s.to) {
+		saved = append(saved, float64(r.rec.Footprint(first, i)-r.rec.Footprint(x, i)))
 	}
 	if len(saved) == 0 {
 		return 0
@@ -177,16 +177,16 @@ func micros(h *hdrhistogram.Histogram, q float64) float64 {
 // reportSidecar describes sidecar and batch job over everything that was recorded. Of the sidecar's cold heap
 // is gone what its cgroup both lost and has in swap, which no page of a file can pretend.
 func (r *rig) reportSidecar(res *Result, now time.Time) {
-	in := r.rec.between(time.Time{}, now)
+	in := r.rec.Between(time.Time{}, now)
 	if len(in) == 0 {
 		return
 	}
 	first := in[0]
-	whole := span{first.at, now}
+	whole := span{first.At, now}
 	for i, side := range []*Side{&res.Sidecar, &res.Batch} {
 		m := i + len(r.twins)
-		last := in[len(in)-1].of[m]
-		side.Start, side.End, side.Swapped = first.of[m].Usage, last.Usage, last.Swap
+		last := in[len(in)-1].Of[m]
+		side.Start, side.End, side.Swapped = first.Of[m].Usage, last.Usage, last.Swap
 		side.Saved = r.savedAtEnd(m, first, whole)
 		side.Decisions, _, _ = r.node.decided(r.members()[m].path, whole)
 	}

@@ -17,9 +17,19 @@ import (
 	"github.com/spillway-io/spillway/internal/probe"
 	"github.com/spillway-io/spillway/internal/sys"
 	"github.com/spillway-io/spillway/internal/worker"
+	"github.com/spillway-io/spillway/offload/demo/child"
 	"github.com/spillway-io/spillway/offload/demo/load"
+	"github.com/spillway-io/spillway/offload/demo/watch"
 	"github.com/spillway-io/spillway/offload/demo/workload"
 )
+
+// member is one cgroup with one process.
+type member struct {
+	name string
+	path string   // as the daemon names it
+	dirs []string // its directories: memory hierarchy first, then the one with PSI
+	proc *child.Process
+}
 
 // rig is everything the demo set up. close takes it down again, however far newRig came.
 type rig struct {
@@ -29,15 +39,15 @@ type rig struct {
 	h      cgroup.Hierarchy
 	root   string // cgroup path that the daemon may act below
 
-	spawn  *spawner
-	sweep  *process
+	spawn  *child.Spawner
+	sweep  *child.Process
 	worker *worker.Client
 	tmp    string
 
 	twins   [2]*twin
 	sidecar *member
 	batch   *member
-	rec     *recorder
+	rec     *watch.Recorder
 	node    *node
 	gen     *generator
 }
@@ -77,8 +87,8 @@ func newRig(ctx context.Context, cfg Config, show *progress) (_ *rig, err error)
 	}
 	mark := "SPILLWAY_DEMO=" + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(time.Now().UnixNano(), 36)
 	r.before.mark = mark
-	r.spawn = newSpawner(mark)
-	if r.sweep, err = r.spawn.sweeper(cfg); err != nil {
+	r.spawn = child.NewSpawner(mark)
+	if r.sweep, err = sweeper(r.spawn, cfg); err != nil {
 		return nil, err
 	}
 	if err := r.startWorker(ctx); err != nil {
@@ -94,7 +104,7 @@ func newRig(ctx context.Context, cfg Config, show *progress) (_ *rig, err error)
 	if err := r.startWorkloads(ctx); err != nil {
 		return nil, err
 	}
-	if r.rec, err = newRecorder(r.members()); err != nil {
+	if r.rec, err = r.startRecorder(); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -190,12 +200,21 @@ func (r *rig) members() []*member {
 	return []*member{r.twins[0].member, r.twins[1].member, r.sidecar, r.batch}
 }
 
+// startRecorder begins to look at the members. The demo looks by itself and does not ask the daemon.
+func (r *rig) startRecorder() (*watch.Recorder, error) {
+	var members []watch.Member
+	for _, m := range r.members() {
+		members = append(members, watch.Member{Name: m.name, Path: m.path, Pressure: m.dirs[len(m.dirs)-1]})
+	}
+	return watch.Start(r.h, members)
+}
+
 func (r *rig) startWorkloads(ctx context.Context) error {
 	server, err := r.findServer()
 	if err != nil {
 		return err
 	}
-	if on, from := places(); on != nil {
+	if on, from := child.Places(); on != nil {
 		r.show.note(fmt.Sprintf("both servers share CPU %d, so that noise hits them alike; the load comes from CPU %d", on[0], from[0]))
 	}
 	for i, name := range []string{"redis-a", "redis-b"} {
@@ -233,13 +252,13 @@ func (r *rig) part(ctx context.Context, m *member, name string, task any) (err e
 			args = append([]string{nice, "-n", "19"}, args...)
 		}
 	}
-	m.proc, err = r.spawn.start(spec{name: m.name, args: args, task: task, cgroups: m.dirs, onDeath: sys.SIGKILL})
+	m.proc, err = r.spawn.Start(child.Spec{Name: m.name, Args: args, Task: task, Cgroups: m.dirs})
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	return m.proc.ready(ctx)
+	return m.proc.Ready(ctx)
 }
 
 func (r *rig) member(name, path string) *member {
@@ -259,18 +278,18 @@ func (r *rig) close() (left []string, err error) {
 		err = errors.Join(err, r.node.stop())
 	}
 	if r.rec != nil {
-		r.rec.close()
+		r.rec.Close()
 	}
 	if r.worker != nil { // kills what is in the cgroups, removes them and the folder
 		err = errors.Join(err, r.worker.Close(ctx))
 	}
 	if r.sweep != nil {
-		err = errors.Join(err, r.sweep.stop(30*time.Second))
+		err = errors.Join(err, r.sweep.Stop(30*time.Second))
 	} else {
 		err = errors.Join(err, restoreAndRemove(ctx, r.cfg))
 	}
 	if r.spawn != nil {
-		r.spawn.close()
+		r.spawn.Close()
 	}
 	r.show.stop()
 	if r.before.taken {

@@ -172,7 +172,7 @@ func (r *rig) bothOn(law string) setting {
 
 // steadyBlock runs one block and describes its counted part.
 func (r *rig) steadyBlock(ctx context.Context, res *StallResult, n int, s setting) error {
-	begin, err := r.rec.look()
+	begin, err := r.rec.Look()
 	if err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (r *rig) steadyBlock(ctx context.Context, res *StallResult, n int, s settin
 		return err
 	}
 	c := span{whole.to.Add(-steadyPart), whole.to}
-	in := r.rec.between(c.from, c.to)
+	in := r.rec.Between(c.from, c.to)
 	if len(in) < 2 {
 		return errors.New("demo: the cgroups were not watched")
 	}
@@ -199,12 +199,12 @@ func (r *rig) steadyBlock(ctx context.Context, res *StallResult, n int, s settin
 	for i, t := range r.twins {
 		var usage []float64
 		for _, x := range in {
-			usage = append(usage, float64(x.of[i].Usage))
+			usage = append(usage, float64(x.Of[i].Usage))
 		}
-		saved := float64(begin.footprint(i, r.rec.first(), r.rec.mode) - last.footprint(i, r.rec.first(), r.rec.mode))
+		saved := float64(r.rec.Footprint(begin, i) - r.rec.Footprint(last, i))
 		st := Steady{
-			Block: n + 1, Law: s.law, Server: t.name, Usage: int64(mean(usage)), Saving: saved / float64(begin.of[i].Usage),
-			FaultsPerMinute: float64(last.of[i].MajorFaults-first.of[i].MajorFaults) / last.at.Sub(first.at).Minutes(),
+			Block: n + 1, Law: s.law, Server: t.name, Usage: int64(mean(usage)), Saving: saved / float64(begin.Of[i].Usage),
+			FaultsPerMinute: float64(last.Of[i].MajorFaults-first.Of[i].MajorFaults) / last.At.Sub(first.At).Minutes(),
 		}
 		st.Decisions, _, _ = r.node.decided(t.path, c)
 		res.Steady = append(res.Steady, st)
@@ -269,7 +269,7 @@ func (r *rig) injectStalls(ctx context.Context, res *StallResult, s setting) err
 // injectStall reads stallKeys cold keys of twin i once.
 func (r *rig) injectStall(ctx context.Context, i, from int) (Stall, span, error) {
 	cost := r.refaultCost(ctx)
-	before, err := r.rec.look()
+	before, err := r.rec.Look()
 	if err != nil {
 		return Stall{}, span{}, err
 	}
@@ -278,11 +278,11 @@ func (r *rig) injectStall(ctx context.Context, i, from int) (Stall, span, error)
 		return Stall{}, span{}, err
 	}
 	at.to = time.Now()
-	after, err := r.rec.look()
+	after, err := r.rec.Look()
 	if err != nil {
 		return Stall{}, span{}, err
 	}
-	b, a := before.of[i], after.of[i]
+	b, a := before.Of[i], after.Of[i]
 	st := Stall{Server: r.twins[i].name, Refaults: a.RefaultAnon - b.RefaultAnon, Seconds: at.to.Sub(at.from).Seconds()}
 	spent := time.Duration(st.Refaults) * cost
 	st.Share = spent.Seconds() / period.Seconds()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spillway-io/spillway/internal/admin"
 	"github.com/spillway-io/spillway/internal/psi"
+	"github.com/spillway-io/spillway/offload/demo/watch"
 	"github.com/spillway-io/spillway/offload/policy"
 )
 
@@ -150,14 +151,14 @@ func TestCountCalm(t *testing.T) {
 }
 
 func TestPSIShare(t *testing.T) {
-	on := func(us uint64) reading { return reading{psi: true, stall: psi.Totals{Some: us}} }
+	on := func(us uint64) watch.Reading { return watch.Reading{HasPSI: true, Stall: psi.Totals{Some: us}} }
 	if got := psiShare(on(1000), on(3000), 20*time.Millisecond); got != 0.1 {
 		t.Errorf("2 ms of 20 ms are %v", got)
 	}
 	for name, got := range map[string]number{
-		"no PSI":     psiShare(reading{}, reading{}, time.Second),
+		"no PSI":     psiShare(watch.Reading{}, watch.Reading{}, time.Second),
 		"cost of 0":  psiShare(on(0), on(1), 0),
-		"lost later": psiShare(on(0), reading{}, time.Second),
+		"lost later": psiShare(on(0), watch.Reading{}, time.Second),
 	} {
 		if !math.IsNaN(float64(got)) {
 			t.Errorf("%s: %v, want unknown", name, got)

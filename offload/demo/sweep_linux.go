@@ -14,6 +14,7 @@ import (
 	"github.com/spillway-io/spillway/internal/errkind"
 	"github.com/spillway-io/spillway/internal/sys"
 	"github.com/spillway-io/spillway/internal/worker"
+	"github.com/spillway-io/spillway/offload/demo/child"
 )
 
 // sweepTask tells the sweeper which folder to empty once its parent is gone.
@@ -23,9 +24,9 @@ type sweepTask struct {
 
 // sweeper starts the process that outlives the demo. The worker and the daemon undo their changes when the
 // demo dies, but cannot remove the folder in which their own journals lie.
-func (s *spawner) sweeper(cfg Config) (*process, error) {
-	return s.start(spec{name: "sweeper", args: []string{cfg.Exe, "demo-part", partSweep},
-		task: sweepTask{StateDir: cfg.StateDir}})
+func sweeper(s *child.Spawner, cfg Config) (*child.Process, error) {
+	return s.Start(child.Spec{Name: "sweeper", Args: []string{cfg.Exe, "demo-part", partSweep},
+		Task: sweepTask{StateDir: cfg.StateDir}, Outlive: true})
 }
 
 // sweep waits for in to end, that is, for the demo to be over or dead, and then for the journals to be free;

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spillway-io/spillway/internal/psi"
 	"github.com/spillway-io/spillway/offload/class"
+	"github.com/spillway-io/spillway/offload/demo/watch"
 )
 
 const (
@@ -116,19 +117,19 @@ func (r *rig) alive() error {
 	if err := r.gen.ended(); err != nil {
 		return err
 	}
-	if err := r.rec.failed(); err != nil {
+	if err := r.rec.Err(); err != nil {
 		return fmt.Errorf("demo: watch the cgroups: %w", err)
 	}
 	for _, m := range r.members() {
 		select {
-		case <-m.proc.done:
-			return fmt.Errorf("demo: %s ended: %v", m.name, m.proc.err)
+		case <-m.proc.Done:
+			return fmt.Errorf("demo: %s ended: %v", m.name, m.proc.Err)
 		default:
 		}
 	}
 	select {
-	case <-r.node.proc.done:
-		return fmt.Errorf("demo: the daemon ended: %v: %s", r.node.proc.err, r.node.logTail())
+	case <-r.node.proc.Done:
+		return fmt.Errorf("demo: the daemon ended: %v: %s", r.node.proc.Err, r.node.logTail())
 	case <-r.worker.Dead():
 		return errors.New("demo: the demo's own worker process ended")
 	default:
@@ -139,14 +140,14 @@ func (r *rig) alive() error {
 // liveLine is what the progress line says beside the phase.
 func (r *rig) liveLine() string {
 	now := time.Now()
-	ss := r.rec.between(now.Add(-3*time.Second), now)
+	ss := r.rec.Between(now.Add(-3*time.Second), now)
 	if len(ss) == 0 {
 		return ""
 	}
 	s := ss[len(ss)-1]
 	p99 := r.gen.latest()
 	return fmt.Sprintf("MB A %d B %d sidecar %d | p99 A %v B %v",
-		s.of[0].Usage>>20, s.of[1].Usage>>20, s.of[2].Usage>>20, p99[0].Round(time.Microsecond), p99[1].Round(time.Microsecond))
+		s.Of[0].Usage>>20, s.Of[1].Usage>>20, s.Of[2].Usage>>20, p99[0].Round(time.Microsecond), p99[1].Round(time.Microsecond))
 }
 
 // GiveBack is what happened when the offloaded server's cold keys were all wanted at once.
@@ -170,7 +171,7 @@ func (r *rig) giveBack(ctx context.Context, i int, off setting) (*GiveBack, erro
 	if err := r.node.apply(ctx, off); err != nil {
 		return nil, err
 	}
-	before, err := r.rec.look()
+	before, err := r.rec.Look()
 	if err != nil {
 		return nil, err
 	}
@@ -179,14 +180,14 @@ func (r *rig) giveBack(ctx context.Context, i int, off setting) (*GiveBack, erro
 		return nil, err
 	}
 	took := time.Since(begin)
-	after, err := r.rec.look()
+	after, err := r.rec.Look()
 	if err != nil {
 		return nil, err
 	}
-	b, a := before.of[i], after.of[i]
+	b, a := before.Of[i], after.Of[i]
 	g := &GiveBack{
 		Server: t.name, Keys: r.cfg.cold(), Seconds: took.Seconds(), Refaults: a.RefaultAnon - b.RefaultAnon,
-		PSI: a.psi && b.psi, PSISeconds: stalled(b.stall, a.stall).Seconds(), LimitStalls: a.FailCnt - b.FailCnt,
+		PSI: a.HasPSI && b.HasPSI, PSISeconds: stalled(b.Stall, a.Stall).Seconds(), LimitStalls: a.FailCnt - b.FailCnt,
 		Before: b.Usage, After: a.Usage,
 	}
 	g.PSIShare = psiShare(b, a, time.Duration(g.Refaults)*r.refaultCost(ctx))
@@ -199,11 +200,11 @@ func stalled(from, to psi.Totals) time.Duration {
 }
 
 // psiShare is what memory PSI counted between two readings, as a share of the time really spent; NaN when unknown.
-func psiShare(from, to reading, spent time.Duration) number {
-	if !from.psi || !to.psi || spent <= 0 {
+func psiShare(from, to watch.Reading, spent time.Duration) number {
+	if !from.HasPSI || !to.HasPSI || spent <= 0 {
 		return number(math.NaN())
 	}
-	return number(stalled(from.stall, to.stall).Seconds() / spent.Seconds())
+	return number(stalled(from.Stall, to.Stall).Seconds() / spent.Seconds())
 }
 
 // refaultCost is what one refault costs by the daemon's own measurement, 0 when it does not say.

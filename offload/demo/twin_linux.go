@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spillway-io/spillway/internal/sys"
+	"github.com/spillway-io/spillway/offload/demo/child"
 	"github.com/spillway-io/spillway/offload/demo/load"
 )
 
@@ -52,16 +52,16 @@ func version(out []byte) string {
 
 // start starts the server in its cgroup, with no persistence: a fork would double its memory.
 func (t *twin) start(r *rig, server string) (err error) {
-	s := spec{name: t.name, cgroups: t.dirs, onDeath: sys.SIGKILL}
-	s.cpus, _ = places()
+	s := child.Spec{Name: t.name, Cgroups: t.dirs}
+	s.CPUs, _ = child.Places()
 	if server == builtin {
-		s.args, s.task = []string{r.cfg.Exe, "demo-part", partKV}, t.at
+		s.Args, s.Task = []string{r.cfg.Exe, "demo-part", partKV}, t.at
 	} else {
-		s.args = []string{server, "--port", "0", "--unixsocket", t.at.Addr, "--unixsocketperm", "700",
+		s.Args = []string{server, "--port", "0", "--unixsocket", t.at.Addr, "--unixsocketperm", "700",
 			"--save", "", "--appendonly", "no", "--dir", r.tmp, "--daemonize", "no"}
-		s.log = filepath.Join(r.tmp, t.name+".log")
+		s.Log = filepath.Join(r.tmp, t.name+".log")
 	}
-	t.proc, err = r.spawn.start(s)
+	t.proc, err = r.spawn.Start(s)
 	return err
 }
 

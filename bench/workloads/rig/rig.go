@@ -26,6 +26,7 @@ import (
 	"github.com/spillway-io/spillway/internal/probe"
 	"github.com/spillway-io/spillway/internal/testkit/herd"
 	"github.com/spillway-io/spillway/internal/worker"
+	"github.com/spillway-io/spillway/offload/demo/child"
 )
 
 // DefaultStateDir holds journals, sockets, data and the swap file of an experiment, on a real disk.
@@ -58,7 +59,7 @@ type Rig struct {
 	self    string // this program
 	before  map[string]string
 	mark    string
-	spawn   *spawner
+	spawn   *child.Spawner
 	sweep   *Process
 	worker  *worker.Client
 	members []*Member
@@ -110,7 +111,7 @@ func Open(ctx context.Context, cfg Config) (_ *Rig, err error) {
 		return nil, err
 	}
 	r.mark = "SPILLWAY_BENCH=" + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(time.Now().UnixNano(), 36)
-	r.spawn = newSpawner(r.mark)
+	r.spawn = child.NewSpawner(r.mark)
 	task := map[string]string{"state_dir": cfg.StateDir}
 	if r.sweep, err = r.Start(Spec{Name: "sweeper", Args: []string{cfg.Exe, "demo-part", "sweep"}, Task: task, Outlive: true}); err != nil {
 		return nil, err
@@ -225,7 +226,7 @@ func (r *Rig) Close() (left []string, err error) {
 		err = errors.Join(err, r.daemon.Stop())
 	}
 	if r.rec != nil {
-		r.rec.close()
+		r.rec.Close()
 	}
 	if r.worker != nil { // kills what is in the cgroups, removes them and the folder
 		err = errors.Join(err, r.worker.Close(ctx))
@@ -234,7 +235,7 @@ func (r *Rig) Close() (left []string, err error) {
 		err = errors.Join(err, r.sweep.Stop(30*time.Second))
 	}
 	if r.spawn != nil {
-		r.spawn.close()
+		r.spawn.Close()
 	}
 	if r.before == nil {
 		return nil, err
@@ -249,5 +250,6 @@ func (r *Rig) Close() (left []string, err error) {
 			left = append(left, path)
 		}
 	}
-	return append(left, marked(r.mark)...), err
+	procs, merr := child.Marked(r.mark)
+	return append(left, procs...), errors.Join(err, merr)
 }
