@@ -20,7 +20,8 @@ type DescentResult struct {
 type Descent struct {
 	Full, Rest int64 // resident, bytes
 	Taken      int64 // by the agent's steps, as the daemon says
-	Back       int64 // refaults from the first step until the end of the watch, which is a minute after the last step
+	Back       int64 // refaults from the first step until the end of the watch
+	Late       int64 // of these, more than a minute after the server began to rest
 	RestTaken  int64 // the same in the last part, when the size no longer changed much
 	RestBack   int64
 	Major      int64 // major faults over the whole of it
@@ -28,8 +29,11 @@ type Descent struct {
 }
 
 // Accuracy is the share of pages that had not come back within a minute of being taken: at least this much, because
-// a page that came back later, or that the kernel itself had taken, counts as a mistake here too.
-func (d Descent) Accuracy() float64 { return 1 - float64(d.Back)/float64(d.Taken) }
+// a page that came back later, or that the kernel itself had taken, counts as a mistake here too. What came back more
+// than a minute after the descent can only be such a mistake if it was taken since, so no more of it counts than that.
+func (d Descent) Accuracy() float64 {
+	return 1 - float64(d.Back-d.Late+min(d.Late, d.RestTaken))/float64(d.Taken)
+}
 
 // RestAccuracy is the same for the last part alone, where hardly anything is left that is cold.
 func (d Descent) RestAccuracy() float64 { return 1 - float64(d.RestBack)/float64(d.RestTaken) }
@@ -88,7 +92,15 @@ func Reclaim(ctx context.Context, cfg Config) (*DescentResult, error) {
 		if err := s.collect(ctx); err != nil {
 			return err
 		}
-		if _, err := s.phase(ctx, "watch what comes back", watch); err != nil {
+		soon := min(watch, max(0, time.Minute-rest))
+		if _, err := s.phase(ctx, "watch what comes back", soon); err != nil {
+			return err
+		}
+		minute, err := s.rec.Look()
+		if err != nil {
+			return err
+		}
+		if _, err := s.phase(ctx, "and what comes back later", watch-soon); err != nil {
 			return err
 		}
 		end, err := s.rec.Look()
@@ -96,13 +108,13 @@ func Reclaim(ctx context.Context, cfg Config) (*DescentResult, error) {
 			return err
 		}
 		for i, t := range s.twins {
-			x := descentOf([4]rig.Sample{begin, resting, still, end}, i)
+			x := descentOf([5]rig.Sample{begin, resting, still, minute, end}, i)
 			var taken, late int64
 			x.Reasons, _, taken = s.daemon.Decided(t.Member, begin.At, end.At)
 			_, _, late = s.daemon.Decided(t.Member, resting.At, still.At)
 			x.Taken, x.RestTaken = taken/4096, late/4096
-			s.say("%s: %d MB to %d MB; %d pages taken, %d came back (%.4f); at rest %d and %d",
-				t.Name, x.Full/1e6, x.Rest/1e6, x.Taken, x.Back, x.Accuracy(), x.RestTaken, x.RestBack)
+			s.say("%s: %d MB to %d MB; %d pages taken, %d came back, %d of them late (%.4f); at rest %d and %d",
+				t.Name, x.Full/1e6, x.Rest/1e6, x.Taken, x.Back, x.Late, x.Accuracy(), x.RestTaken, x.RestBack)
 			res.Servers[i] = x
 		}
 		return nil
@@ -114,12 +126,12 @@ func Reclaim(ctx context.Context, cfg Config) (*DescentResult, error) {
 	return res, nil
 }
 
-// descentOf reads the counters of server i at the beginning, when it began to rest, when it was left alone, and at the
-// end.
-func descentOf(at [4]rig.Sample, i int) Descent {
+// descentOf reads the counters of server i at the beginning, when it began to rest, when it was left alone, a minute
+// after it began to rest, and at the end.
+func descentOf(at [5]rig.Sample, i int) Descent {
 	since := func(from, to int) int64 { return int64(refaults(at[to].Of[i]) - refaults(at[from].Of[i])) }
 	return Descent{
-		Full: at[0].Of[i].Usage, Rest: at[2].Of[i].Usage, Back: since(0, 3), RestBack: since(1, 2),
-		Major: int64(at[3].Of[i].MajorFaults - at[0].Of[i].MajorFaults),
+		Full: at[0].Of[i].Usage, Rest: at[2].Of[i].Usage, Back: since(0, 4), Late: since(3, 4), RestBack: since(1, 2),
+		Major: int64(at[4].Of[i].MajorFaults - at[0].Of[i].MajorFaults),
 	}
 }

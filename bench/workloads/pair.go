@@ -142,7 +142,7 @@ func (s *stage) timeline(ctx context.Context) (*Result, error) {
 }
 
 func (s *stage) startDaemon(ctx context.Context) (err error) {
-	setup := rig.Setup{Law: s.cfg.Law, MaxPool: s.w.MaxPool}
+	setup := rig.Setup{Law: s.cfg.Law, MaxPool: s.w.MaxPool, Targets: s.cfg.Targets}
 	switch {
 	case s.cfg.Law == Off:
 		return nil

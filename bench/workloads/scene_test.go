@@ -84,6 +84,10 @@ func TestAccuracy(t *testing.T) {
 	if d.Accuracy() != 0.97 || d.RestAccuracy() != 0.5 {
 		t.Error(d.Accuracy(), d.RestAccuracy())
 	}
+	d.Back, d.Late = 40, 20 // ten of the late ones may have been taken meanwhile
+	if d.Accuracy() != 0.97 {
+		t.Error(d.Accuracy())
+	}
 }
 
 // Members lie in the parents that are made before them, and every one has something to do.

@@ -118,6 +118,8 @@ type Config struct {
 	Law   string // one of the product's, a baseline of package laws, or Off: both twins stay off throughout
 	Quick bool   // shorter phases and less data
 	Out   io.Writer
+	// Targets are further parameters of class latency, "name: value" each.
+	Targets []string
 }
 
 // Off is the law that takes nothing.
