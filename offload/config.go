@@ -201,13 +201,15 @@ func (t Targets) check(name class.Class) error {
 		"ratio": t.Ratio, "mem_pressure": t.MemPressure, "io_pressure": t.IOPressure, "refault_cost": t.RefaultCost,
 		"come_back": t.ComeBack,
 	} {
-		limit := 1.0
-		if key == "ratio" {
-			limit = maxRatio
+		ok, limits, hint := v >= 0 && v < 1, "(0,1)", "give a share of the period, for example 0.001 for 0.1 %"
+		switch key {
+		case "ratio":
+			ok, limits, hint = v >= 0 && v <= maxRatio, fmt.Sprintf("(0,%v]", maxRatio), "give a share of the memory, for example 0.001 for 0.1 %"
+		case "come_back":
+			hint = "give a share of what was lately taken; 0.15 for 15 % is the default"
 		}
-		if !(v >= 0 && v <= limit) {
-			return errkind.Hint(errkind.New(errkind.Invalid, "offload: params.%s.%s %v is outside (0,%v]", name, key, v, limit),
-				"give a share of the period, for example 0.001 for 0.1 %%")
+		if !ok {
+			return errkind.Hint(errkind.New(errkind.Invalid, "offload: params.%s.%s %v is outside %s", name, key, v, limits), "%s", hint)
 		}
 	}
 	if t.Hold < 0 || t.Hold > 1000 {

@@ -1,6 +1,7 @@
 package offload
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/spillway-io/spillway/internal/bytesize"
 	"github.com/spillway-io/spillway/internal/errkind"
 	"github.com/spillway-io/spillway/offload/class"
+	"github.com/spillway-io/spillway/offload/policy"
 )
 
 func TestZeroConfigWorks(t *testing.T) {
@@ -34,24 +36,45 @@ func TestZeroConfigWorks(t *testing.T) {
 	}
 }
 
+// What the configuration accepts the laws must accept, or a class is silently left alone.
+func TestLawsTakeTheMostThatTheConfigurationAllows(t *testing.T) {
+	almost := math.Nextafter(1, 0)
+	most := Targets{Ratio: maxRatio, MemPressure: almost, IOPressure: almost, RefaultCost: almost, ComeBack: almost, Hold: 1000,
+		Promotion: maxPromotion, Percentile: 100, Warmup: 7 * 24 * time.Hour}
+	for _, law := range policy.Names() {
+		for _, k := range class.Classes() {
+			c, err := Config{Law: law, Params: map[class.Class]Targets{k: most}}.Resolved()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := policy.New(law, c.params(k)); err != nil {
+				t.Errorf("%s: %v", law, err)
+			}
+		}
+	}
+}
+
 func TestConfigRefusesWithAHint(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*Config)
 		says   string
 	}{
-		"relative root": {func(c *Config) { c.Roots = []string{"kubepods"} }, "does not begin with /"},
-		"whole machine": {func(c *Config) { c.Roots = []string{"/a/.."} }, "whole machine"},
-		"glob root":     {func(c *Config) { c.Roots = []string{"/a/*"} }, "contains a glob"},
-		"short period":  {func(c *Config) { c.Period = time.Millisecond }, "outside 1s to 10m"},
-		"law":           {func(c *Config) { c.Law = "magic" }, `law "magic" is unknown`},
-		"class":         {func(c *Config) { c.Params = map[class.Class]Targets{"gold": {}} }, `unknown class "gold"`},
-		"ratio":         {func(c *Config) { c.Params = map[class.Class]Targets{class.Tax: {Ratio: 0.5}} }, "params.tax.ratio"},
-		"promotion":     {func(c *Config) { c.Params = map[class.Class]Targets{class.Tax: {Promotion: 0.2}} }, "params.tax.promotion"},
-		"percentile":    {func(c *Config) { c.Params = map[class.Class]Targets{class.Tax: {Percentile: 0.98}} }, "params.tax.percentile"},
-		"warmup":        {func(c *Config) { c.Params = map[class.Class]Targets{class.Tax: {Warmup: 1}} }, "params.tax.warmup"},
-		"canary":        {func(c *Config) { c.Canary.Size = 4 * bytesize.GiB }, "canary.size"},
-		"stop":          {func(c *Config) { c.Stop.SwapUsed = 80 }, "stop.swap_used"},
-		"trigger":       {func(c *Config) { c.Stop.MemPressure = 0.0001 }, "too small for a trigger"},
+		"relative root":  {func(c *Config) { c.Roots = []string{"kubepods"} }, "does not begin with /"},
+		"whole machine":  {func(c *Config) { c.Roots = []string{"/a/.."} }, "whole machine"},
+		"glob root":      {func(c *Config) { c.Roots = []string{"/a/*"} }, "contains a glob"},
+		"short period":   {func(c *Config) { c.Period = time.Millisecond }, "outside 1s to 10m"},
+		"law":            {func(c *Config) { c.Law = "magic" }, `law "magic" is unknown`},
+		"class":          {func(c *Config) { c.Params = map[class.Class]Targets{"gold": {}} }, `unknown class "gold"`},
+		"ratio":          {func(c *Config) { c.Params = map[class.Class]Targets{class.Tax: {Ratio: 0.5}} }, "params.tax.ratio"},
+		"all comes back": {func(c *Config) { c.Params = map[class.Class]Targets{class.Tax: {ComeBack: 1}} }, "params.tax.come_back 1 is outside (0,1)"},
+		"all the time":   {func(c *Config) { c.Params = map[class.Class]Targets{class.Tax: {MemPressure: 1}} }, "params.tax.mem_pressure 1 is outside (0,1)"},
+		"nothing known":  {func(c *Config) { c.Params = map[class.Class]Targets{class.Tax: {ComeBack: math.NaN()}} }, "params.tax.come_back NaN"},
+		"promotion":      {func(c *Config) { c.Params = map[class.Class]Targets{class.Tax: {Promotion: 0.2}} }, "params.tax.promotion"},
+		"percentile":     {func(c *Config) { c.Params = map[class.Class]Targets{class.Tax: {Percentile: 0.98}} }, "params.tax.percentile"},
+		"warmup":         {func(c *Config) { c.Params = map[class.Class]Targets{class.Tax: {Warmup: 1}} }, "params.tax.warmup"},
+		"canary":         {func(c *Config) { c.Canary.Size = 4 * bytesize.GiB }, "canary.size"},
+		"stop":           {func(c *Config) { c.Stop.SwapUsed = 80 }, "stop.swap_used"},
+		"trigger":        {func(c *Config) { c.Stop.MemPressure = 0.0001 }, "too small for a trigger"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var c Config

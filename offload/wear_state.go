@@ -95,6 +95,12 @@ func (a *Agent) loadWear() (*endurance.State, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+	aside := func(err error) error {
+		return errors.Join(fmt.Errorf("offload: wear state %s, kept as %s.damaged: %w", name, wearFile, err), os.Rename(name, name+".damaged"))
+	}
+	if errors.Is(err, sys.ErrNotRegular) { // a directory would also be in the way of the next save
+		return nil, aside(err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("offload: wear state: %w", err)
 	}
@@ -105,7 +111,7 @@ func (a *Agent) loadWear() (*endurance.State, error) {
 	}
 	s, err := endurance.Decode(b)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("offload: wear state %s, kept as %s.damaged: %w", name, wearFile, err), os.Rename(name, name+".damaged"))
+		return nil, aside(err)
 	}
 	return &s, nil
 }

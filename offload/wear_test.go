@@ -293,24 +293,35 @@ func TestWearSurvivesTheDaemon(t *testing.T) {
 }
 
 // A pipe in the file's place must not hold up the start: nobody has its other end. What it replaced is unknown, so the
-// budget begins spent; the next save puts a file there again.
-func TestAPipeInPlaceOfTheWearState(t *testing.T) {
-	m := newMachine(t, testkit.CgroupV2)
-	newDrive(m)
-	m.Put("/app", testkit.MemGroup{})
-	dir := t.TempDir()
-	name := filepath.Join(dir, wearFile)
-	if err := unix.Mkfifo(name, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	a := wearAgent(t, m, dir)
-	ticks(a, 1, time.Now())
-	if e := a.Status().Endurance; e.Left != 0 || e.Price != 1 {
-		t.Errorf("left %d, price %v", e.Left, e.Price)
-	}
-	a.closeAll()
-	if info, err := os.Lstat(name); err != nil || !info.Mode().IsRegular() {
-		t.Errorf("after the end there is %v, %v", info, err)
+// budget begins spent; it is kept aside, and the next save puts a file there again.
+func TestSomethingElseInPlaceOfTheWearState(t *testing.T) {
+	for what, put := range map[string]func(name string) error{
+		"pipe":      func(name string) error { return unix.Mkfifo(name, 0o600) },
+		"directory": func(name string) error { return os.MkdirAll(filepath.Join(name, "x"), 0o700) },
+		"link":      func(name string) error { return os.Symlink("/dev/zero", name) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			m := newMachine(t, testkit.CgroupV2)
+			newDrive(m)
+			m.Put("/app", testkit.MemGroup{})
+			dir := t.TempDir()
+			name := filepath.Join(dir, wearFile)
+			if err := put(name); err != nil {
+				t.Fatal(err)
+			}
+			a := wearAgent(t, m, dir)
+			ticks(a, 1, time.Now())
+			if e := a.Status().Endurance; e.Left != 0 || e.Price != 1 {
+				t.Errorf("left %d, price %v", e.Left, e.Price)
+			}
+			a.closeAll()
+			if info, err := os.Lstat(name); err != nil || !info.Mode().IsRegular() {
+				t.Errorf("after the end there is %v, %v", info, err)
+			}
+			if info, err := os.Lstat(name + ".damaged"); err != nil || info.Mode().IsRegular() {
+				t.Errorf("kept aside: %v, %v", info, err)
+			}
+		})
 	}
 }
 

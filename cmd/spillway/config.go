@@ -28,7 +28,10 @@ func (c *fileConfig) check() (err error) {
 	if c.Config, err = c.Config.WithDefaults(); err != nil {
 		return err
 	}
-	return c.Offload.Check()
+	if err = c.Offload.Check(); err != nil && errkind.HintOf(err) == "" { // what to do is then in the text
+		err = errkind.Hint(err, "spillway config example prints every key with its unit, default and reason")
+	}
+	return err
 }
 
 // loadConfig reads path; "" is the zero configuration, which works.

@@ -40,7 +40,9 @@ it twice, or with nothing to do, is harmless. While a worker runs it refuses.`,
 				if err == nil && cfg.StateDir != "" {
 					stateDir = cfg.StateDir
 				}
-				unreadable = err
+				if err != nil {
+					unreadable = fmt.Errorf("restore: looked in %s, because the configuration does not say where else: %w", stateDir, err)
+				}
 			}
 			outcomes, err := worker.Restore(cmd.Context(), stateDir, dryRun, slog.New(slog.NewTextHandler(a.err, nil)))
 			if err != nil {

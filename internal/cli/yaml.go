@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
@@ -21,16 +23,22 @@ import (
 // maxConfig bounds a configuration file; a real one is a few KiB.
 const maxConfig = 1 << 20
 
+// maxNesting bounds how deep a configuration goes; a real one goes six levels. The parser's time grows with the square.
+const maxNesting = 64
+
+// seeExample is the advice where the mistake itself says all that is known.
+const seeExample = "spillway config example prints every key with its unit, default and reason"
+
 // LoadYAML reads the configuration file at path into the struct that into points to. It is strict: an unknown
-// or repeated key, a wrong type, a size or duration without its unit, an anchor or a second document is an
-// error of kind Invalid that shows line and caret. The file must be a regular one that belongs to root (or to
-// the user, when that is not root) and that nobody else can write; otherwise the error is Denied and its hint
-// is the command that repairs it. An empty file leaves into as it is. After an error the contents of into are
-// undefined.
+// or repeated key, a wrong type, a size or duration without its unit, a zero where only a missing key can mean
+// the default, an anchor or a second document is an error of kind Invalid that shows line and caret. The file
+// must be a regular one that belongs to root (or to the user, when that is not root) and that nobody else can
+// write; otherwise the error is Denied and its hint is the command that repairs it. An empty file leaves into
+// as it is. After an error the contents of into are undefined.
 func LoadYAML(path string, into any) error {
 	f, err := sys.OpenRegularLinked(path, os.O_RDONLY, 0)
 	if errors.Is(err, sys.ErrNotRegular) {
-		return errkind.New(errkind.Invalid, "config: %s is not a regular file", path)
+		return errkind.Hint(errkind.New(errkind.Invalid, "config: %s is not a regular file", path), "give the path of the configuration file")
 	}
 	if err != nil {
 		err = fmt.Errorf("config: %w", err)
@@ -53,10 +61,15 @@ func LoadYAML(path string, into any) error {
 // DecodeYAML is LoadYAML for bytes that need no ownership check; name stands in messages for the file.
 func DecodeYAML(name string, data []byte, into any) error {
 	if len(data) > maxConfig {
-		return errkind.New(errkind.Invalid, "config: %s is larger than %d KiB", name, maxConfig>>10)
+		return errkind.Hint(errkind.New(errkind.Invalid, "config: %s is larger than %d KiB", name, maxConfig>>10), seeExample)
 	}
+	data = bytes.TrimPrefix(data, []byte("\ufeff")) // some editors begin a file with a byte order mark
 	src := source{name: name, lines: strings.Split(string(data), "\n")}
-	file, err := parser.ParseBytes(data, 0)
+	tokens := lexer.Tokenize(string(data))
+	if err := src.checkNesting(tokens); err != nil {
+		return err
+	}
+	file, err := parser.Parse(tokens, 0)
 	if err != nil {
 		return src.wrap(err)
 	}
@@ -106,9 +119,5 @@ func (s source) fault(tk *token.Token, hint, format string, a ...any) error {
 		e.Line, e.Column = tk.Position.Line, tk.Position.Column
 		e.excerpt = s.excerpt(e.Line, e.Column)
 	}
-	err := errkind.Wrap(errkind.Invalid, e)
-	if hint != "" {
-		err = errkind.Hint(err, "%s", hint)
-	}
-	return err
+	return errkind.Hint(errkind.Wrap(errkind.Invalid, e), "%s", cmp.Or(hint, seeExample))
 }

@@ -6,10 +6,34 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
 
 	"github.com/spillway-io/spillway/internal/errkind"
 )
+
+// checkNesting looks before the parser does. Block levels that take a line each are bounded by the size of the file.
+func (s source) checkNesting(tokens token.Tokens) error {
+	flow, block, line := 0, 0, 0 // open brackets, and dashes and question marks on this line
+	for _, tk := range tokens {
+		switch tk.Type {
+		case token.SequenceStartType, token.MappingStartType:
+			flow++
+		case token.SequenceEndType, token.MappingEndType:
+			flow = max(flow-1, 0)
+		case token.SequenceEntryType, token.MappingKeyType:
+			if tk.Position.Line != line {
+				block, line = 0, tk.Position.Line
+			}
+			block++
+		}
+		if flow > maxNesting || block > maxNesting {
+			return s.fault(tk, "", "nested deeper than %d levels", maxNesting)
+		}
+	}
+	return nil
+}
 
 // check walks the document beside the type it is for. The decoder would catch the same mistakes, but it gives
 // no position for texts that a type refuses, and cannot say which keys were possible.
@@ -74,10 +98,32 @@ func (s source) checkScalar(n ast.Node, t reflect.Type) error {
 		return nil
 	}
 	hint := ""
-	if _, scalar := n.(ast.ScalarNode); scalar && t.Kind() == reflect.String {
-		hint = "put it in quotes"
+	switch k := t.Kind(); {
+	case k == reflect.Bool:
+		hint = "write true or false"
+	case k == reflect.String:
+		if _, scalar := n.(ast.ScalarNode); scalar {
+			hint = "put it in quotes"
+		}
+	case k == reflect.Float32 || k == reflect.Float64:
+		hint = "write digits such as 0.15, without quotes, unit or exponent"
+	case k >= reflect.Int && k <= reflect.Uint64:
+		hint = "write digits such as 10, without quotes, unit or exponent"
 	}
 	return s.fault(n.GetToken(), hint, "%s is needed here, found %s", kindWord(t), nodeWord(n))
+}
+
+// checkZero refuses a number, size or duration of zero where zero is what a missing key leaves: it would silently mean
+// the default. Where zero means something the field is a pointer.
+func (s source) checkZero(n ast.Node, t reflect.Type) error {
+	if k := t.Kind(); k < reflect.Int || k > reflect.Float64 || n.Type() == ast.NullType {
+		return nil
+	}
+	v := reflect.New(t)
+	if err := yaml.NodeToValue(n, v.Interface()); err != nil || !v.Elem().IsZero() {
+		return nil // a value that cannot be read is the decoder's to refuse
+	}
+	return s.fault(n.GetToken(), "write more than zero, or leave the key out for its default", "zero is not possible here")
 }
 
 func (s source) checkDuration(n ast.Node) error {
@@ -101,7 +147,10 @@ func (s source) checkStruct(n ast.Node, t reflect.Type) error {
 		if !ok {
 			return s.fault(kv.Key.GetToken(), suggest(key, known), "unknown key %q", key)
 		}
-		return s.check(v, ft)
+		if err := s.check(v, ft); err != nil {
+			return err
+		}
+		return s.checkZero(v, ft)
 	})
 }
 
@@ -145,10 +194,10 @@ func fields(t reflect.Type, into map[string]reflect.Type) {
 
 func nodeWord(n ast.Node) string {
 	switch n.Type() {
-	case ast.IntegerType:
+	case ast.IntegerType, ast.FloatType:
 		return "a bare number"
-	case ast.FloatType, ast.InfinityType, ast.NanType:
-		return "a bare number"
+	case ast.InfinityType, ast.NanType:
+		return "infinity or no number"
 	case ast.BoolType:
 		return "true or false"
 	case ast.MappingType, ast.MappingValueType:

@@ -67,7 +67,7 @@ offload:
 }
 
 func TestEmptyFileChangesNothing(t *testing.T) {
-	for _, text := range []string{"", "# only a comment\n", "---\n", "offload:\n"} {
+	for _, text := range []string{"", "# only a comment\n", "---\n", "offload:\n", "\ufeffoffload:\n", "offload: {hold: null, priority: 0}\n"} {
 		got := sample{Offload: inner{Hold: 3}}
 		if err := DecodeYAML("f", []byte(text), &got); err != nil {
 			t.Errorf("%q: %v", text, err)
@@ -91,7 +91,7 @@ func TestMistakes(t *testing.T) {
 		{"offload:\n  dry_run: maybe\n", "f.yaml:2:12:", "true or false is needed here", ""},
 		{"offload:\n  hold: 99999999999999999999\n", "f.yaml:2:9:", "", ""},
 		{"listen: 8080\n", "f.yaml:1:9:", "text is needed here, found a bare number", "put it in quotes"},
-		{"offload:\n  ratio: .nan\n", "f.yaml:2:10:", "a number is needed here", ""},
+		{"offload:\n  ratio: .nan\n", "f.yaml:2:10:", "a number is needed here, found infinity or no number", "0.15"},
 		{"offload: 3\n", "f.yaml:1:10:", "keys with values are needed here, found a bare number", ""},
 		{"offload:\n  params:\n    tax:\n      hodl: 1\n", "f.yaml:4:7:", `unknown key "hodl"`, `did you mean "hold"?`},
 		{"offload:\n  rules:\n    - macth: x\n", "f.yaml:3:7:", `unknown key "macth"`, `did you mean "match"?`},
@@ -102,6 +102,15 @@ func TestMistakes(t *testing.T) {
 		{"a: &x 1\nlisten: *x\n", "f.yaml:1:1:", `unknown key "a"`, ""},
 		{"listen: &x a\n", "f.yaml:1:9:", "anchors and aliases are not allowed", "write the value out"},
 		{"offload:\n  <<: {hold: 1}\n", "f.yaml:2:3:", "merge keys are not allowed", ""},
+		{"offload:\n  ratio: 1e-3\n", "f.yaml:2:10:", "a number is needed here, found text", "without quotes, unit or exponent"},
+		{"offload:\n  ratio: 0\n", "f.yaml:2:10:", "zero is not possible here", "leave the key out for its default"},
+		{"offload:\n  ratio: -0.0\n", "f.yaml:2:10:", "zero is not possible here", ""},
+		{"offload:\n  hold: 0\n", "f.yaml:2:9:", "zero is not possible here", ""},
+		{"offload:\n  floor: 0 MiB\n", "f.yaml:2:10:", "zero is not possible here", ""},
+		{"offload:\n  period: 0s\n", "f.yaml:2:11:", "zero is not possible here", ""},
+		{"offload: {params: {tax: {hold: 0}}}\n", "f.yaml:1:32:", "zero is not possible here", ""},
+		{"listen: " + strings.Repeat("[", maxConfig/2), "f.yaml:1:73:", "nested deeper", ""},
+		{strings.Repeat("- ", maxConfig/4), "f.yaml:1:129:", "nested deeper", ""},
 		{"- 1\n", "f.yaml:1:1:", "keys with values are needed here, found a list", ""},
 	} {
 		var got sample
@@ -113,7 +122,7 @@ func TestMistakes(t *testing.T) {
 		if msg := err.Error(); !strings.Contains(msg, c.where) || !strings.Contains(msg, c.what) || strings.Contains(msg, "\n") {
 			t.Errorf("%q: %q lacks %q or %q, or is longer than a line", c.text, msg, c.where, c.what)
 		}
-		if do := errkind.HintOf(err); !strings.Contains(do, c.do) {
+		if do := errkind.HintOf(err); do == "" || !strings.Contains(do, c.do) {
 			t.Errorf("%q: hint %q lacks %q", c.text, do, c.do)
 		}
 		if errkind.ExitCode(err) != 2 {

@@ -70,9 +70,14 @@ func OpenRegularLinked(path string, flags int, mode fs.FileMode) (*os.File, erro
 func openRegular(path string, flags int, mode fs.FileMode) (*os.File, error) {
 	// Without O_NONBLOCK the open itself waits for a pipe's other end. O_NOCTTY: a terminal must not become ours.
 	f, err := os.OpenFile(path, flags|unix.O_NONBLOCK|unix.O_NOCTTY, mode)
-	if errors.Is(err, unix.ENXIO) { // a pipe that nobody reads, a socket, a device without a driver
+	switch {
+	case errors.Is(err, unix.ENXIO), errors.Is(err, unix.EISDIR): // a pipe that nobody reads, a socket, a device without a driver
 		if info, serr := os.Stat(path); serr == nil && !info.Mode().IsRegular() {
 			return nil, notRegular(path, info.Mode())
+		}
+	case errors.Is(err, unix.ELOOP):
+		if info, serr := os.Lstat(path); serr == nil && info.Mode()&fs.ModeSymlink != 0 && flags&unix.O_NOFOLLOW != 0 {
+			return nil, fmt.Errorf("%w (%w)", notRegular(path, info.Mode()), unix.ELOOP)
 		}
 	}
 	if err != nil {
@@ -96,6 +101,8 @@ func notRegular(path string, mode fs.FileMode) error {
 	switch {
 	case mode.IsDir():
 		what = "a directory"
+	case mode&fs.ModeSymlink != 0:
+		what = "a symbolic link"
 	case mode&fs.ModeNamedPipe != 0:
 		what = "a named pipe"
 	case mode&fs.ModeSocket != 0:

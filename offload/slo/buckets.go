@@ -92,7 +92,7 @@ func (b buckets) quantile(q float64) (value float64, past bool) {
 	if in <= 0 {
 		return b.bounds[i], false
 	}
-	return low + (b.bounds[i]-low)*(rank-below)/in, false
+	return min(low+(b.bounds[i]-low)*(rank-below)/in, b.bounds[i]), false // rounding may go past the bound
 }
 
 // reading turns what was added in a window into figures.

@@ -138,7 +138,8 @@ func TestQuantileIsPrometheusOwn(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{histogram(1, 2, 3, 4), histogram(4, 3, 2, 1), "lat_bucket{le=\"+Inf\"} 1e300\n", "lat_count 5\n",
 		"lat_bucket{le=\"NaN\"} 1\n", "lat_bucket{le=\"-1\"} 1\nlat_bucket{le=\"+Inf\"} 1 # {a=\"b\"} 1\n", "lat_bucket{le=\"1\"} NaN\n",
-		"lat_bucket{\"x\\n\"=\"1\",le=\"1\"} 3\n", "{\"lat_bucket\",le=\"1\"} 3\n", "lat_bucket{le=\"1\"} 0.5\nlat_bucket{le=\"+Inf\"} 1.5\n"} {
+		"lat_bucket{\"x\\n\"=\"1\",le=\"1\"} 3\n", "{\"lat_bucket\",le=\"1\"} 3\n", "lat_bucket{le=\"1\"} 0.5\nlat_bucket{le=\"+Inf\"} 1.5\n",
+		"lat_bucket{le=\".001\"}0\nlat_bucket{le=\".01\"}2\nlat_bucket{le=\"+Inf\"}4\n"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, page []byte) {

@@ -19,6 +19,7 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -113,6 +114,9 @@ func (c Config) Resolved(window time.Duration) (Config, error) {
 		if where = checkURL(p.URL); where == nil && !metricName.MatchString(p.Metric) {
 			return bad("write the histogram's name without _bucket, for example http_request_duration_seconds", "metric %.80q is not a metric's name", p.Metric)
 		}
+		if strings.HasSuffix(p.Metric, "_bucket") {
+			return bad("leave _bucket out", "metric %.80q is a histogram's series, not its name", p.Metric)
+		}
 		if p.Unit < time.Nanosecond || p.Unit > time.Hour {
 			return bad("1s is the default; write 1ms for a histogram in milliseconds", "unit %v is outside 1ns to 1h", p.Unit)
 		}
@@ -162,11 +166,12 @@ var metricName = regexp.MustCompile(`^[a-zA-Z_:][a-zA-Z0-9_:]{0,199}$`)
 func checkURL(text string) error {
 	u, err := url.Parse(text)
 	if err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.User == nil {
-		if _, err = netip.ParseAddr(u.Hostname()); err == nil {
+		port, noPort := strconv.ParseUint(u.Port(), 10, 16)
+		if _, err = netip.ParseAddr(u.Hostname()); err == nil && (u.Port() == "" || noPort == nil && port > 0) {
 			return nil
 		}
 	}
-	return errkind.Hint(errkind.New(errkind.Invalid, "slo: url %.120q is not http:// or https:// with an IP address", text),
+	return errkind.Hint(errkind.New(errkind.Invalid, "slo: url %.120q is not http:// or https:// with an IP address and a port from 1 to 65535", text),
 		"write it like http://127.0.0.1:9100/metrics; names are not resolved, so that nobody else decides where probes go")
 }
 
