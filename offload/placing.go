@@ -76,7 +76,8 @@ func (a *Agent) place(now time.Time) {
 	p.at = now
 	v2 := a.h.Mode == cgroup.V2
 	have, on := a.tiers.Shrinker()
-	if mode := a.cfg.Tiers.WriteBack; mode == tier.Off || !have || a.deps.Worker == nil || a.cfg.DryRun {
+	asked := a.cfg.Tiers.WriteBack == tier.Auto || a.cfg.Tiers.WriteBack == tier.On
+	if !asked || !have || a.deps.Worker == nil || a.cfg.DryRun {
 		a.unplaceAll()
 		a.sayPlacing("", "")
 		return

@@ -153,6 +153,7 @@ func TestPlacingOnThisHost(t *testing.T) {
 		Period: time.Second, Roots: []string{root}, Log: log, Classes: []class.Rule{{Match: root + "/batch", Class: class.Throughput}},
 		// Steps would only blur what the test's own reclaim does.
 		Floor: 2 * bytesize.GiB,
+		Tiers: tier.Setup{WriteBack: tier.Auto},
 	}, Deps{Worker: w, Exe: exe})
 	if err != nil {
 		t.Fatal(err)

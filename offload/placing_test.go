@@ -96,6 +96,7 @@ func newTiered(t *testing.T, mode testkit.CgroupMode, change func(*Config)) *tie
 		}
 	}
 	k.a = m.agent(k.w, func(c *Config) {
+		c.Tiers.WriteBack = tier.Auto
 		c.Roots = []string{"/app"}
 		c.Classes = []class.Rule{{Match: "/app/batch", Class: class.Throughput}}
 		if change != nil {
@@ -238,6 +239,7 @@ func TestPlacingLeavesOthersSettingsAlone(t *testing.T) {
 			said: "somebody switched zswap's shrinker on", after: map[string]string{"shrinker": "Y"}},
 		{name: "dry run", cfg: func(c *Config) { c.DryRun = true }},
 		{name: "configured off", cfg: func(c *Config) { c.Tiers.WriteBack = tier.Off }},
+		{name: "not asked for", cfg: func(c *Config) { c.Tiers.WriteBack = "" }},
 		{name: "no budget", cfg: func(c *Config) { c.Endurance.Off = true }, said: "is not bounded (endurance.off)"},
 		{name: "no budget, but asked for", cfg: func(c *Config) { c.Endurance.Off, c.Tiers.WriteBack = true, tier.On },
 			want: map[string]string{"shrinker": "Y", "/app/web max": "limited", "/app/batch max": "limited"}},

@@ -36,7 +36,8 @@ type Setup struct {
 	PageCluster *int `yaml:"page_cluster"`
 	// WriteBack says whether what is long cold in zswap's pool may move to the disk behind it: auto does so on cgroup
 	// v2 with Linux 6.8, a disk, a write budget, and most of the pool held by managed cgroups; on does so whoever's
-	// pages they are; off leaves it to the kernel. "" is auto.
+	// pages they are; off leaves it to the kernel. "" is off: the shrinker works on the whole machine's pages, also
+	// on those of cgroups that nobody gave to Spillway, and is not switched on unasked.
 	WriteBack Mode `yaml:"write_back"`
 }
 
