@@ -58,8 +58,6 @@ func loadStep(ctx context.Context, name string, cfg workloads.Config) (map[strin
 const (
 	stepLimit = 30    // seconds
 	driftMax  = 0.002 // share a second by which a settled server may still shrink; a full step takes 0.01
-	folio     = 2e6   // bytes that the kernel frees at once: less in the base window is no descent either
-	baseSecs  = 20    // the base window
 )
 
 func stepGoals(name string, r *workloads.StepResult) map[string]Goal {
@@ -89,7 +87,7 @@ func stepGoals(name string, r *workloads.StepResult) map[string]Goal {
 		}), reported)
 	back.Pass = len(r.Servers) > 0 && back.Spread[1] <= stepLimit
 	drift := middle(func(s workloads.StepServer) float64 { return s.Drift })
-	if settled := middle(func(s workloads.StepServer) float64 { return float64(s.Settled) }); drift > driftMax && drift*settled*baseSecs > folio {
+	if drift > driftMax {
 		back.Pass, back.Verdict = false, "not settled"
 	}
 	back.Baseline = &Baseline{"refaults a second before the step", middle(func(s workloads.StepServer) float64 { return s.Base })}
