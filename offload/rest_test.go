@@ -6,6 +6,7 @@ import (
 
 	"github.com/spillway-io/spillway/internal/testkit"
 	"github.com/spillway-io/spillway/offload/policy"
+	"github.com/spillway-io/spillway/offload/slo"
 )
 
 // A cgroup so close to its floor that no step can be due is watched by its usage, read every tenth period, and read at
@@ -39,16 +40,21 @@ func TestNearFloorReadsSeldom(t *testing.T) {
 	}
 }
 
-// After a stall a small cgroup is not read again before its hold is over; a large one is read in every period.
+// After a stall a small cgroup is not read again before its hold is over; a large one is read in every period, and so
+// is one whose sensitivity is learnt.
 func TestSmallRestsThroughAHold(t *testing.T) {
+	objective := []SLO{{Cgroup: "/app/a", P99: time.Second, Source: slo.Config{
+		Prometheus: &slo.Prometheus{URL: "http://127.0.0.1:1/metrics", Metric: "took_seconds"},
+	}}}
 	for _, tt := range []struct {
 		usage int64
+		slo   []SLO
 		reads int
-	}{{50 * mib, 0}, {400 * mib, idleReads}} {
+	}{{50 * mib, nil, 0}, {400 * mib, nil, idleReads}, {50 * mib, objective, idleReads}} {
 		m := newMachine(t, testkit.CgroupV2)
 		g := testkit.MemGroup{Usage: tt.usage, Anon: tt.usage, RefaultAnon: 1}
 		m.Put("/app/a", g)
-		a := m.agent(newFakeWorker(), func(c *Config) { c.Roots = []string{"/app"} })
+		a := m.agent(newFakeWorker(), func(c *Config) { c.Roots, c.SLO = []string{"/app"}, tt.slo })
 		at := ticks(a, 2, time.Now())
 		g.RefaultAnon = 3000
 		m.Put("/app/a", g)

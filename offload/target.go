@@ -93,7 +93,8 @@ const withheldReads = 4
 // half a folio. A large one is read every period: a stall is to be answered at once, also when the answer changes
 // nothing.
 func (a *Agent) rests(t *target) bool {
-	if !t.havePrev || t.inFlight || t.idle >= idleReads {
+	// What is learnt from an SLO is learnt period by period.
+	if !t.havePrev || t.inFlight || t.idle >= idleReads || t.slo != nil {
 		return false
 	}
 	near := a.floor(t) + grain // below it no step is taken
