@@ -247,19 +247,5 @@ func whileBusy(ctx context.Context, f func() error) error { return patiently(ctx
 
 // patiently repeats f while it answers EBUSY, for as long as patience.
 func patiently(ctx context.Context, patience time.Duration, f func() error) error {
-	give, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := f()
-		if err == nil || !errors.Is(err, sys.EBUSY) {
-			return err
-		}
-		select {
-		case <-give.Done():
-			return err
-		case <-tick.C:
-		}
-	}
+	return sys.WhileBusy(ctx, patience, 20*time.Millisecond, f)
 }

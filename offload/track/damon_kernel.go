@@ -309,19 +309,5 @@ func (k *kdamond) write(ctx context.Context, name, value string) error {
 
 // untilFree repeats f while DAMON's lock is taken.
 func untilFree(ctx context.Context, f func() error) error {
-	give, cancel := context.WithTimeout(ctx, damonBusy)
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := f()
-		if err == nil || !errors.Is(err, sys.EBUSY) {
-			return err
-		}
-		select {
-		case <-give.Done():
-			return err
-		case <-tick.C:
-		}
-	}
+	return sys.WhileBusy(ctx, damonBusy, 10*time.Millisecond, f)
 }
