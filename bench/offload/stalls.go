@@ -23,7 +23,10 @@ type stallReport struct {
 		Verdict  string   `json:"verdict"`
 	} `json:"goals"`
 	SavingGap float64 `json:"saving_gap"`
-	Laws      map[string]struct {
+	AtRest    struct {
+		Median float64 `json:"median"`
+	} `json:"faults_at_rest"`
+	Laws map[string]struct {
 		Named int `json:"named"`
 		Zero  int `json:"zero"`
 		PSI   struct {
@@ -62,7 +65,7 @@ func (b *bench) stalls(ctx context.Context) (map[string]Goal, error) {
 			Spread: [2]float64{g.Value - g.Spread/2, g.Value + g.Spread/2}, Pass: g.Pass, Verdict: g.Verdict,
 			Extra: map[string]float64{
 				"psi_counted_share": r.Laws["composite"].PSI.Median, "tmo_zero_steps": float64(r.Laws["tmo"].Zero),
-				"tmo_named": float64(r.Laws["tmo"].Named), "saving_gap": r.SavingGap, "blocks_or_stalls": float64(g.Runs),
+				"tmo_named": float64(r.Laws["tmo"].Named), "saving_gap": r.SavingGap, "faults_at_rest": r.AtRest.Median, "blocks_or_stalls": float64(g.Runs),
 			},
 		}
 	}

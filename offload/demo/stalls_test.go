@@ -22,13 +22,34 @@ func stallExample() *StallResult {
 	for n, law := range []string{policy.Composite, policy.TMO, policy.TMO, policy.Composite} {
 		for i, server := range []string{"redis-a", "redis-b"} {
 			faults := 1000.0
+			saving := 0.35
 			if law == policy.Composite {
-				faults = 600 + 100*float64(i)
+				faults, saving = 600+100*float64(i), 0.33
 			}
-			res.Steady = append(res.Steady, Steady{Block: n + 1, Law: law, Server: server, Usage: 170e6, Saving: 0.33, FaultsPerMinute: faults})
+			res.Steady = append(res.Steady, Steady{Block: n + 1, Law: law, Server: server, Usage: 170e6, Saving: saving,
+				FaultsPerMinute: faults, Track: passing(0.33, 2000)})
 		}
 	}
 	return res
+}
+
+// passing goes through a saving within 20 seconds, at a rate of faults that is ten times as high before and after.
+func passing(saving, perMinute float64) (track []Moment) {
+	faults := 0.0
+	for s := range 40 {
+		at, rate := saving+0.01, 10*perMinute
+		if s >= 10 && s <= 30 {
+			at, rate = saving+0.004, perMinute
+		}
+		if s > 10 {
+			faults += rate / 60
+		}
+		if s == 31 {
+			faults += 10 * perMinute
+		}
+		track = append(track, Moment{Second: float64(s), Saving: at, Faults: uint64(math.Round(faults))})
+	}
+	return track
 }
 
 func TestStallGoals(t *testing.T) {
@@ -46,21 +67,21 @@ func TestStallGoals(t *testing.T) {
 		{"fewer faults", func(*StallResult) {}, "steady_faults", passed},
 		{"as many faults", func(r *StallResult) {
 			for i := range r.Steady {
-				r.Steady[i].FaultsPerMinute = 1000
+				r.Steady[i].FaultsPerMinute = 2000
 			}
 		}, "steady_faults", missed},
-		{"no faults at all", func(r *StallResult) {
+		{"tmo never had a fault", func(r *StallResult) {
 			for i := range r.Steady {
-				r.Steady[i].FaultsPerMinute = 0
+				r.Steady[i].Track = passing(0.33, 0)
 			}
-		}, "steady_faults", "no faults to compare"},
-		{"less saved", func(r *StallResult) {
+		}, "steady_faults", "no equal saving"},
+		{"tmo never saved as little", func(r *StallResult) {
 			for i := range r.Steady {
-				if r.Steady[i].Law == policy.Composite {
-					r.Steady[i].Saving = 0.30
-				}
+				r.Steady[i].Track = passing(0.35, 2000)
 			}
-		}, "steady_faults", "composite saves less"},
+		}, "steady_faults", "no equal saving"},
+		{"one of tmo's servers never did", func(r *StallResult) { r.Steady[2].Track = nil }, "steady_faults", "no equal saving"},
+		{"tmo was there for seven seconds", func(r *StallResult) { r.Steady[2].Track = r.Steady[2].Track[:18] }, "steady_faults", "no equal saving"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -74,8 +95,11 @@ func TestStallGoals(t *testing.T) {
 	}
 	res := stallExample()
 	res.judge()
-	if v := float64(res.Goals["steady_faults"].Value); math.Abs(v-0.65) > 1e-9 {
-		t.Errorf("ratio %v, want 0.65: C over T whichever came first", v)
+	if v := float64(res.Goals["steady_faults"].Value); math.Abs(v-0.325) > 1e-3 {
+		t.Errorf("ratio %v, want 0.325: C over T whichever came first, in the seconds of the same saving", v)
+	}
+	if v := float64(res.AtRest.Median); math.Abs(v-0.65) > 1e-9 {
+		t.Errorf("ratio at rest %v, want 0.65", v)
 	}
 	var b bytes.Buffer
 	printStalls(&b, res)
