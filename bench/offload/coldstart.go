@@ -22,6 +22,12 @@ func carefulStart(ctx context.Context, name string, cfg workloads.Config) (map[s
 	return coldStart(ctx, name, cfg)
 }
 
+// slowStart is coldStart at a quarter of the pace, which is still thirty times that of the default configuration.
+func slowStart(ctx context.Context, name string, cfg workloads.Config) (map[string]Goal, []string, error) {
+	cfg.Slower = 4
+	return coldStart(ctx, name, cfg)
+}
+
 func descentGoals(name string, r *workloads.DescentResult) map[string]Goal {
 	pick := func(get func(workloads.Descent) float64) []float64 {
 		return []float64{get(r.Servers[0]), get(r.Servers[1])}

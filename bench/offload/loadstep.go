@@ -19,7 +19,7 @@ func (b *bench) workGoals() (out []goalRun) {
 	for _, g := range []struct {
 		name string
 		run  func(context.Context, string, workloads.Config) (map[string]Goal, []string, error)
-	}{{"W4", loadStep}, {"W11", coldStart}, {"W11.careful", carefulStart}, {"W.limit", limited}, {"W.node", nodeSaving}, {"W.slo", serviceLevel}, {"W.oracle", oracle}} {
+	}{{"W4", loadStep}, {"W11", coldStart}, {"W11.careful", carefulStart}, {"W11.slow", slowStart}, {"W.limit", limited}, {"W.node", nodeSaving}, {"W.slo", serviceLevel}, {"W.oracle", oracle}} {
 		cfg := workloads.Config{Exe: b.exe, Law: b.law, Quick: b.quick, Out: os.Stdout}
 		name := g.name + suffix
 		out = append(out, goalRun{name, func(ctx context.Context) (map[string]Goal, error) {

@@ -48,6 +48,7 @@ func Reclaim(ctx context.Context, cfg Config) (*DescentResult, error) {
 	if cfg.Quick {
 		descent, rest, watch = 14*time.Second, 8*time.Second, 10*time.Second
 	}
+	descent *= time.Duration(max(1, cfg.Slower))
 	res := &DescentResult{}
 	left, err := inStage(ctx, cfg, w, func(s *stage) (err error) {
 		if err := s.startTwins(ctx); err != nil {

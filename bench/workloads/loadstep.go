@@ -46,7 +46,7 @@ func (c Config) stepTimes() (servers int, descent, base, after time.Duration) {
 	if c.Quick {
 		return 1, 20 * time.Second, 8 * time.Second, 12 * time.Second
 	}
-	return 5, 165 * time.Second, 20 * time.Second, 60 * time.Second
+	return 5, 240 * time.Second, 20 * time.Second, 60 * time.Second
 }
 
 // LoadStep has several servers settle under the law and then doubles their load at once: a second generator asks for

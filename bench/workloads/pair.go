@@ -142,7 +142,7 @@ func (s *stage) timeline(ctx context.Context) (*Result, error) {
 }
 
 func (s *stage) startDaemon(ctx context.Context) (err error) {
-	setup := rig.Setup{Law: s.cfg.Law, MaxPool: s.w.MaxPool, Targets: s.cfg.Targets}
+	setup := rig.Setup{Law: s.cfg.Law, MaxPool: s.w.MaxPool, Targets: s.cfg.Targets, Ratio: rig.Ratio / float64(max(1, s.cfg.Slower))}
 	switch {
 	case s.cfg.Law == Off:
 		return nil

@@ -120,6 +120,7 @@ type Config struct {
 	Out   io.Writer
 	// Targets are further parameters of class latency, "name: value" each.
 	Targets []string
+	Slower  int // how many times slower than rig.Ratio memory is taken; 0: as fast
 }
 
 // Off is the law that takes nothing.

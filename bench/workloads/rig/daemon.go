@@ -21,7 +21,8 @@ import (
 const (
 	// Period is the compressed time scale of all experiments; a production period is 6 s or more.
 	Period = time.Second
-	ratio  = 0.01 // per period: the cap
+	// Ratio is the share of a cgroup that may go in a period: the cap.
+	Ratio = 0.01
 	// swapSize holds everything that any experiment can offload, twice.
 	swapSize = 2 << 30
 )
@@ -35,7 +36,8 @@ type Setup struct {
 	MaxPool int
 	// Disk has pages go to the swap device itself, with the kernel's readahead of eight, instead of to the compressed
 	// pool.
-	Disk bool
+	Disk  bool
+	Ratio float64 // of every class, per period, (0,0.01]; 0: Ratio
 	// Targets are further parameters of class latency, "name: value" each.
 	Targets []string
 	// SLO is the list of offload.slo in YAML, each line with the indentation of a part of offload; "": none.
@@ -137,7 +139,7 @@ func (d *Daemon) writeConfig(on map[string]class.Class) error {
 	}
 	b.WriteString("  params:\n")
 	for _, k := range []class.Class{class.Tax, class.Latency, class.Throughput} {
-		fmt.Fprintf(&b, "    %s:\n      ratio: %v\n", k, ratio)
+		fmt.Fprintf(&b, "    %s:\n      ratio: %v\n", k, cmp.Or(d.setup.Ratio, Ratio))
 		if k == class.Latency {
 			for _, t := range d.setup.Targets {
 				fmt.Fprintf(&b, "      %s\n", t)
