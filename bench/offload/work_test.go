@@ -80,7 +80,7 @@ func TestMeasured(t *testing.T) {
 func TestWorkGoals(t *testing.T) {
 	for law, want := range map[string]string{"composite": "W4", "tmo": "W4.tmo", "senpai2019": "W4.senpai2019"} {
 		gs := (&bench{law: law}).workGoals()
-		if len(gs) != 7 || gs[0].name != want || gs[0].run == nil {
+		if len(gs) != 8 || gs[0].name != want || gs[0].run == nil {
 			t.Errorf("under %s: %+v", law, gs)
 		}
 	}

@@ -48,7 +48,9 @@ func Reclaim(ctx context.Context, cfg Config) (*DescentResult, error) {
 	if cfg.Quick {
 		descent, rest, watch = 14*time.Second, 8*time.Second, 10*time.Second
 	}
-	descent *= time.Duration(max(1, cfg.Slower))
+	if cfg.Slower > 1 { // with time for periods in which nothing is taken, which do not grow with the pace
+		descent = descent*time.Duration(cfg.Slower) + 2*time.Minute
+	}
 	res := &DescentResult{}
 	left, err := inStage(ctx, cfg, w, func(s *stage) (err error) {
 		if err := s.startTwins(ctx); err != nil {
