@@ -138,6 +138,7 @@ func (l *composite) descend(d *Decision, s Sample, h *heat.Reading, gap string, 
 			n, note = (s.Usage-k)/page*page, "; stops at the safe size of "+bytes(k)
 		}
 		b.take(d, s, n, w, left, note)
+		l.knee.down(s.Usage, d.Step)
 	case probe:
 		b := l.bounds(s, h, gap, left)
 		b.take(d, s, min(s.step(math.Min(l.p.MaxStep, l.p.Ratio*left)/2), b.bytes), w, left, "")

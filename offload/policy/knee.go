@@ -4,9 +4,12 @@ import "math"
 
 // knee remembers the safe size of one cgroup: the smallest size known not to hurt.
 //
-// It is found in two ways. One is the balance of a descent: once too much of what was lately taken comes back,
-// at a rate that costs something, the pages still resident are in use. The other is being hurt twice at about
-// the same size shortly after taking something; once may have been chance.
+// It is found in three ways. One is the balance of a descent: once too much of what was lately taken comes back,
+// at a rate that costs something, the pages still resident are in use. Another is being hurt twice at about
+// the same size shortly after taking something; once may have been chance. The third is a way down that was stopped
+// and is undone by the time the next one is due: nothing of what it took was cold, so the size it began at is the safe
+// one. A cgroup that touches all its memory in turn shows that only after a whole turn, when a lot is gone; how long
+// that took is also for how long a probe must be watched.
 //
 // From then on the law rests at that size, and takes only what the cgroup grows beyond it. Now and then it
 // probes half a step below: a probe that comes back doubles the time to the next one, and three in a row that
@@ -18,12 +21,14 @@ type knee struct {
 	before int64 // the size found before the current one was forgotten
 	awake  bool  // above the safe size by more than the slack, and descending back to it
 
-	sinceStep int     // periods since the last step
-	usage     int64   // in the last period
-	flow      flow    // of the current descent
+	sinceStep int   // periods since the last step
+	usage     int64 // in the last period
+	flow      flow  // of the current descent
+	trip      trip
 	habit     float64 // bytes of file cache that come back in a period without our doing; <0: nothing seen yet
 
-	watch    int     // periods until an effect counts as seen
+	watch    int     // periods until an effect counts as seen, at least
+	lag      int     // periods after which the effect of trips in vain was seen
 	harmless float64 // share of time spent on refaults that no size is called safe for
 	comeBack float64 // share of what was taken that comes back: the knee
 
@@ -42,6 +47,14 @@ type flow struct {
 	cost  float64 // share of time spent on refaults, summed like the others
 }
 
+// trip is one way down, from the first step after a rest or a hold.
+type trip struct {
+	top     int64 // usage before its first step, bytes; 0: no step yet
+	taken   int64 // bytes asked for
+	periods int   // since the first step; once it was stopped, until then
+	stopped bool  // by a signal, or because of what came back: not by reaching the safe size
+}
+
 const (
 	harmlessOf  = 0.05      // of the refault cost target: below it nothing is a knee
 	minSteps    = 6         // a descent is judged after this many steps
@@ -50,8 +63,10 @@ const (
 	habitGrowth = 1. / 2048 // the habit is a minimum; this lets it follow a workload that changed for hours
 	slack       = 0.03      // growth above the safe size that is left alone
 	samePlace   = 0.07      // sizes this close count as the same
+	undone      = 0.1       // a trip of which no more than this share is still out is undone
 	muchSmaller = 0.8       // a cgroup that shrank by itself to this share of the safe size has changed
 	maxInterval = 320       // periods between probes, at most: half an hour at 6 s
+	inVain      = 0.5       // a probe of which this share came back saved nothing, however little that cost
 	winsNeeded  = 3
 )
 
@@ -62,7 +77,10 @@ func newKnee(p Params) knee {
 	}
 }
 
-func (k *knee) firstInterval() int { return min(2*k.watch, maxInterval) }
+func (k *knee) firstInterval() int { return min(2*k.patience(), maxInterval) }
+
+// patience is for how long a probe is watched.
+func (k *knee) patience() int { return max(k.watch, min(k.lag+k.lag/4, maxInterval/2)) }
 
 // observe learns from a period without a back-off. cost is the share of it spent on refaults.
 func (k *knee) observe(s Sample, cost float64) {
@@ -108,7 +126,7 @@ func (k *knee) judge(s Sample) {
 	if k.judging--; k.judging > 0 {
 		return
 	}
-	if k.probe.taken == 0 || k.hurts(k.probe, float64(k.watch)) {
+	if p := k.probe; p.back >= inVain*p.taken || k.hurts(p, float64(k.patience())) {
 		k.lost()
 		return
 	}
@@ -137,6 +155,7 @@ func (k *knee) forget() {
 func (k *knee) hurt(s Sample) {
 	at := max(k.usage, page) // the size before the period in which it hurt; by now it has grown again
 	ours := k.sinceStep <= 2
+	k.stop()
 	switch {
 	case k.judging > 0:
 		k.lost()
@@ -170,7 +189,7 @@ func near(a, b int64) bool {
 
 // interrupt forgets the current descent, because what is seen now says nothing about it.
 func (k *knee) interrupt() {
-	k.judging = 0
+	k.judging, k.trip = 0, trip{}
 	k.newDescent()
 	k.tick()
 }
@@ -181,13 +200,44 @@ func (k *knee) tick() {
 	if k.sinceStep < math.MaxInt32 {
 		k.sinceStep++
 	}
+	if k.trip.top == 0 || k.trip.stopped {
+		return
+	}
+	k.trip.periods++
+	if k.sinceStep > k.patience() {
+		k.trip = trip{}
+	}
+}
+
+// down notes a step that was decided at so much usage.
+func (k *knee) down(usage, step int64) {
+	if step > 0 && k.trip.top == 0 {
+		k.trip.top = usage
+	}
+	k.trip.taken += step
+}
+
+// stop ends a way down.
+func (k *knee) stop() { k.trip.stopped = k.trip.taken > 0 }
+
+// wasInVain says, when the next way down is due, whether the last one was undone, and forgets it if it was stopped.
+func (k *knee) wasInVain(usage int64) bool {
+	t := k.trip
+	if !t.stopped {
+		return false
+	}
+	k.trip = trip{}
+	if float64(usage) < float64(t.top)-undone*float64(t.taken) {
+		return false
+	}
+	k.lag = max(t.periods, k.lag)
+	return true
 }
 
 // took says what was decided for the coming period.
 func (k *knee) took(step int64) {
 	if step > 0 {
-		k.sinceStep = 0
-		return
+		k.sinceStep = -1
 	}
 	k.tick()
 }
@@ -202,8 +252,12 @@ const (
 
 // verdict says whether this is the moment for a step.
 func (k *knee) verdict(s Sample) verdict {
-	if k.flow.steps >= minSteps && k.flow.taken > 0 && k.hurts(k.flow, 1/memory) {
+	switch {
+	case k.wasInVain(s.Usage):
 		k.found(s.Usage)
+	case k.flow.steps >= minSteps && k.flow.taken > 0 && k.hurts(k.flow, 1/memory):
+		k.found(s.Usage)
+		k.stop()
 	}
 	above := float64(s.Usage) / float64(max(k.size, 1))
 	switch {
@@ -236,5 +290,5 @@ func (k *knee) postpone() { k.next = k.firstInterval() }
 
 // probed opens the judgement of the probe that was just decided.
 func (k *knee) probed() {
-	k.judging, k.probe, k.next = k.watch, flow{}, k.interval
+	k.judging, k.probe, k.next = k.patience(), flow{}, max(k.interval, k.patience())
 }
