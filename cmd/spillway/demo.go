@@ -20,7 +20,7 @@ func (a *app) demoStallsCommand() *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:     "demo-stalls",
-		Short:   "Inject refault stalls under both laws and compare them at rest (half an hour, quick about twelve minutes)",
+		Short:   "Inject refault stalls under both laws and compare them at rest (half an hour, quick about fifteen minutes)",
 		Example: "  spillway demo-stalls --quick --results stalls.json",
 		Hidden:  true,
 		Args:    cobra.NoArgs,

@@ -49,6 +49,7 @@ type decisionKey struct {
 type setting struct {
 	law     string
 	classes map[string]class.Class // by member's path; what is not named is off
+	floor   int64                  // bytes; zero is the default
 }
 
 // startNode writes the configuration, starts the daemon and waits until it answers and has measured its tiers.
@@ -169,6 +170,9 @@ func (n *node) writeConfig(s setting) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Written by spillway demo. Time is compressed: a production period is 6s or more.\n")
 	fmt.Fprintf(&b, "listen: %q\noffload:\n  roots: [%q]\n  period: %v\n  law: %s\n", n.listen, n.rig.root, period, s.law)
+	if s.floor > 0 {
+		fmt.Fprintf(&b, "  floor: %d B\n", s.floor)
+	}
 	fmt.Fprintf(&b, "  classes:\n")
 	for _, m := range n.rig.members() {
 		fmt.Fprintf(&b, "    - match: %q\n      class: %q\n", m.path, cmp.Or(s.classes[m.path], class.Off))

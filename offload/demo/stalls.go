@@ -9,6 +9,7 @@ import (
 
 	"github.com/spillway-io/spillway/internal/admin"
 	"github.com/spillway-io/spillway/offload/class"
+	"github.com/spillway-io/spillway/offload/demo/watch"
 	"github.com/spillway-io/spillway/offload/policy"
 )
 
@@ -16,19 +17,20 @@ import (
 // (composite) and T (tmo) take turns as C T, T C, C T, so that a machine that grows slower or faster favours
 // neither. Every block starts with all memory resident, and its last part counts: each law has then come to rest
 // where its own brake holds it. They do not rest at the same size, and just there the faults grow steeply with every
-// page taken, so composite's are compared with those of tmo in the seconds in which tmo saved as much as composite does
-// at rest; what both do at their own rest is quoted beside. After the first block of each law come the stalls.
+// page taken. So tmo is then held: its floor becomes the size at which composite came to rest in the block before, it
+// lets the servers grow to that, and its faults are counted a second time, at composite's saving. What both do at their
+// own rest is quoted beside. After the first block of each law come the stalls.
 const (
 	block      = 150 * time.Second // 90 full steps go from all to the hot part
 	blockTMO   = 240 * time.Second // pressure eases its steps on the way, so that it needs longer to come to rest
+	settle     = 60 * time.Second  // from tmo's own size to the one it is held at
 	steadyPart = 60 * time.Second
 	stallCount = 20
 	stallKeys  = 4_500           // about 1,500 pages
 	stallEvery = 8 * time.Second // the servers take turns: 16 periods between two stalls of one
 	answerIn   = 2*period + period/4
 	calmAfter  = 12 * period
-	sameSaving = 0.005            // savings this close, of the server's memory, count as equal
-	leastEqual = 10 * time.Second // that tmo must have spent there
+	sameSaving = 0.005 // savings this close, of the server's memory, count as equal
 
 	namedGoal  = stallCount
 	alarmGoal  = 0.05
@@ -58,23 +60,16 @@ type StallStats struct {
 	Alarms int     `json:"false_alarms"` // zero steps in calm periods that name a signal
 }
 
-// Steady is one server in the counted part of one block.
+// Steady is one server in a counted part of one block.
 type Steady struct {
 	Block           int            `json:"block"`
 	Law             string         `json:"law"`
+	Held            bool           `json:"held"` // at the size at which composite came to rest
 	Server          string         `json:"server"`
 	Usage           int64          `json:"usage_bytes"`
 	Saving          float64        `json:"saving"` // mean
 	FaultsPerMinute float64        `json:"major_faults_per_minute"`
 	Decisions       map[string]int `json:"decisions"`
-	Track           []Moment       `json:"track"` // the whole block
-}
-
-// Moment is one server at one moment of a block.
-type Moment struct {
-	Second float64 `json:"second"` // since the block began
-	Saving float64 `json:"saving"`
-	Faults uint64  `json:"major_faults"` // since the block began
 }
 
 // StallResult is everything Stalls measured.
@@ -85,7 +80,7 @@ type StallResult struct {
 	Goals         map[string]Goal        `json:"goals"`
 	Laws          map[string]*StallStats `json:"laws"`
 	Steady        []Steady               `json:"steady"`
-	SavingGap     number                 `json:"saving_gap"`     // composite's saving at rest minus tmo's, mean of the pairs
+	SavingGap     number                 `json:"saving_gap"`     // composite's saving at rest minus tmo's at its own, mean
 	AtRest        summary                `json:"faults_at_rest"` // composite's faults over tmo's, each at its own rest
 	Leftovers     int                    `json:"leftovers"`
 	LeftoverNames []string               `json:"leftover_names,omitempty"`
@@ -100,8 +95,8 @@ type watched struct {
 	stalls []span
 }
 
-// Stalls injects refault stalls and compares the laws; see the comment on block. It takes about twenty-six
-// minutes, quick about thirteen.
+// Stalls injects refault stalls and compares the laws; see the comment on block. It takes about thirty-two
+// minutes, quick about fifteen.
 func Stalls(ctx context.Context, cfg Config, quick bool) (err error) {
 	cfg, err = cfg.withDefaults()
 	if err != nil {
@@ -135,7 +130,7 @@ func Stalls(ctx context.Context, cfg Config, quick bool) (err error) {
 
 func (r *rig) stallTimeline(ctx context.Context, order []string) (*StallResult, error) {
 	off := setting{law: policy.Composite}
-	r.show.expect(time.Duration(len(order))*((block+blockTMO)/2+8*time.Second) + 2*stallCount*stallEvery)
+	r.show.expect(time.Duration(len(order))*((block+blockTMO+settle+steadyPart)/2+8*time.Second) + 2*stallCount*stallEvery)
 	r.show.phase("start the daemon, let it measure its tiers", 5*time.Second)
 	if err := r.startNode(ctx, off); err != nil {
 		return nil, err
@@ -181,7 +176,7 @@ func (r *rig) bothOn(law string) setting {
 	return setting{law: law, classes: map[string]class.Class{r.twins[0].path: class.Latency, r.twins[1].path: class.Latency}}
 }
 
-// steadyBlock runs one block and describes its counted part.
+// steadyBlock runs one block and describes its counted parts.
 func (r *rig) steadyBlock(ctx context.Context, res *StallResult, n int, s setting) error {
 	begin, err := r.rec.Look()
 	if err != nil {
@@ -190,47 +185,72 @@ func (r *rig) steadyBlock(ctx context.Context, res *StallResult, n int, s settin
 	if err := r.node.apply(ctx, s); err != nil {
 		return err
 	}
-	long := block
-	if s.law == policy.TMO {
-		long = blockTMO
-	}
-	whole, err := r.phase(ctx, fmt.Sprintf("block %d: both servers under %s", n+1, s.law), long)
-	if err != nil {
+	part, name := Steady{Block: n + 1, Law: s.law}, fmt.Sprintf("block %d: both servers under %s", n+1, s.law)
+	if s.law == policy.Composite {
+		c, err := r.count(ctx, res, part, begin, name, block)
+		res.spans[s.law] = append(res.spans[s.law], watched{span: c, server: 0}, watched{span: c, server: 1})
 		return err
+	}
+	if _, err := r.count(ctx, res, part, begin, name, blockTMO); err != nil {
+		return err
+	}
+	held := s
+	part.Held, held.floor = true, res.sizeToHold()
+	if err := r.node.apply(ctx, held); err != nil {
+		return err
+	}
+	if _, err := r.count(ctx, res, part, begin, name+", held at "+mb(held.floor), settle+steadyPart); err != nil {
+		return err
+	}
+	return r.node.apply(ctx, s)
+}
+
+// sizeToHold is the size at which the servers came to rest in the newest block of composite, their mean: a floor is
+// one for both.
+func (res *StallResult) sizeToHold() int64 {
+	of := map[string]int64{}
+	for _, s := range res.Steady {
+		if s.Law == policy.Composite {
+			of[s.Server] = s.Usage
+		}
+	}
+	var sum int64
+	for _, usage := range of {
+		sum += usage
+	}
+	return sum / int64(len(of))
+}
+
+// count lets the servers run for so long and describes the last part of it, which it returns, in one row a server in the
+// likeness of part. Savings are against begin.
+func (r *rig) count(ctx context.Context, res *StallResult, part Steady, begin watch.Sample, what string, long time.Duration) (span, error) {
+	c, err := r.phase(ctx, what, long)
+	if err != nil {
+		return c, err
 	}
 	if err := r.node.collect(ctx); err != nil {
-		return err
+		return c, err
 	}
-	c := span{whole.to.Add(-steadyPart), whole.to}
+	c.from = c.to.Add(-steadyPart)
 	in := r.rec.Between(c.from, c.to)
 	if len(in) < 2 {
-		return errors.New("demo: the cgroups were not watched")
+		return c, errors.New("demo: the cgroups were not watched")
 	}
 	first, last := in[0], in[len(in)-1]
 	for i, t := range r.twins {
-		st := Steady{
-			Block: n + 1, Law: s.law, Server: t.name,
-			FaultsPerMinute: float64(last.Of[i].MajorFaults-first.Of[i].MajorFaults) / last.At.Sub(first.At).Minutes(),
-		}
+		st := part
+		st.Server = t.name
+		st.FaultsPerMinute = float64(last.Of[i].MajorFaults-first.Of[i].MajorFaults) / last.At.Sub(first.At).Minutes()
 		st.Decisions, _, _ = r.node.decided(t.path, c)
 		var usage, saving []float64
-		for _, x := range r.rec.Between(begin.At, c.to) {
-			m := Moment{
-				Second: x.At.Sub(begin.At).Seconds(), Faults: x.Of[i].MajorFaults - begin.Of[i].MajorFaults,
-				Saving: float64(r.rec.Footprint(begin, i)-r.rec.Footprint(x, i)) / float64(begin.Of[i].Usage),
-			}
-			st.Track = append(st.Track, m)
-			if !x.At.Before(c.from) {
-				usage, saving = append(usage, float64(x.Of[i].Usage)), append(saving, m.Saving)
-			}
+		for _, x := range in {
+			usage = append(usage, float64(x.Of[i].Usage))
+			saving = append(saving, float64(r.rec.Footprint(begin, i)-r.rec.Footprint(x, i))/float64(begin.Of[i].Usage))
 		}
 		st.Usage, st.Saving = int64(mean(usage)), mean(saving)
 		res.Steady = append(res.Steady, st)
-		if s.law == policy.Composite {
-			res.spans[s.law] = append(res.spans[s.law], watched{span: c, server: i})
-		}
 	}
-	return nil
+	return c, nil
 }
 
 // injectStalls reads cold keys of the two servers in turn and notes how the law answers.

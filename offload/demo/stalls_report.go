@@ -22,13 +22,17 @@ func (res *StallResult) judge() {
 
 	var over, equal, rest, gap []float64
 	for _, p := range res.pairs() {
-		over, rest = append(over, p[0].FaultsPerMinute), append(rest, p[1].FaultsPerMinute)
-		equal = append(equal, p[1].faultsWhileSaving(p[0].Saving))
-		gap = append(gap, p[0].Saving-p[1].Saving)
+		over, rest = append(over, p.composite.FaultsPerMinute), append(rest, p.tmo.FaultsPerMinute)
+		gap = append(gap, p.composite.Saving-p.tmo.Saving)
+		if math.Abs(p.composite.Saving-p.held.Saving) <= sameSaving {
+			equal = append(equal, p.held.FaultsPerMinute)
+		} else {
+			equal = append(equal, math.NaN())
+		}
 	}
 	ratio := summarize(ratios(over, equal))
 	res.SavingGap, res.AtRest = number(mean(gap)), summarize(ratios(over, rest))
-	g := newGoal(Goal{What: "major faults of composite at rest over tmo's while it saved as much, median of the pairs", Value: ratio.Median, Unit: "ratio",
+	g := newGoal(Goal{What: "major faults of composite at rest over tmo's held at that size, median of the pairs", Value: ratio.Median, Unit: "ratio",
 		Target: fmt.Sprintf("<= %.1f", steadyGoal), Runs: ratio.N, Spread: ratio.iqr(),
 		Baseline: Baseline{"tmo, faults a minute", summarize(equal).Median}}, float64(ratio.Median) <= steadyGoal)
 	if ratio.N < len(over) || ratio.N == 0 {
@@ -37,34 +41,34 @@ func (res *StallResult) judge() {
 	res.Goals["steady_faults"] = g
 }
 
-// faultsWhileSaving are the major faults a minute in the part of the block in which the server saved about so much, NaN
-// when that was too short.
-func (s Steady) faultsWhileSaving(saving float64) float64 {
-	var seconds, faults float64
-	for i := range max(0, len(s.Track)-1) {
-		a, b := s.Track[i], s.Track[i+1]
-		if math.Abs(a.Saving-saving) <= sameSaving && math.Abs(b.Saving-saving) <= sameSaving {
-			seconds += b.Second - a.Second
-			faults += float64(b.Faults - a.Faults)
-		}
-	}
-	if seconds < leastEqual.Seconds() {
-		return math.NaN()
-	}
-	return faults / seconds * 60
+// atRest is one server in two neighbouring blocks.
+type atRest struct {
+	composite, tmo, held Steady
 }
 
-// pairs joins neighbouring blocks of different laws, server by server, composite first.
-func (res *StallResult) pairs() (ps [][2]Steady) {
-	const twins = 2
-	for n := 0; n+2*twins <= len(res.Steady); n += 2 * twins {
-		for i := range twins {
-			a, b := res.Steady[n+i], res.Steady[n+twins+i]
-			if a.Law != policy.Composite {
-				a, b = b, a
-			}
-			ps = append(ps, [2]Steady{a, b})
+// pairs joins neighbouring blocks of different laws, server by server.
+func (res *StallResult) pairs() (ps []atRest) {
+	of := map[string]*atRest{}
+	var order []string
+	for _, s := range res.Steady {
+		key := fmt.Sprint((s.Block-1)/2, s.Server)
+		p := of[key]
+		if p == nil {
+			p = &atRest{}
+			of[key] = p
+			order = append(order, key)
 		}
+		switch {
+		case s.Law == policy.Composite:
+			p.composite = s
+		case s.Held:
+			p.held = s
+		default:
+			p.tmo = s
+		}
+	}
+	for _, key := range order {
+		ps = append(ps, *of[key])
 	}
 	return ps
 }
@@ -80,7 +84,11 @@ func printStalls(w io.Writer, res *StallResult) {
 	fmt.Fprint(w, "(NAMED: a zero step naming refault cost within two periods; PSI: share of the\nstall's cost that memory PSI saw; CALM: periods that no stall explains)\n\n")
 	t = cli.NewTable("BLOCK", "LAW", "SERVER", ">RESIDENT", ">SAVED", ">FAULTS/MIN")
 	for _, s := range res.Steady {
-		t.Row(fmt.Sprint(s.Block), s.Law, s.Server, mb(s.Usage), fmt.Sprintf("%.1f %%", 100*s.Saving), fmt.Sprintf("%.0f", s.FaultsPerMinute))
+		law := s.Law
+		if s.Held {
+			law += ", held"
+		}
+		t.Row(fmt.Sprint(s.Block), law, s.Server, mb(s.Usage), fmt.Sprintf("%.1f %%", 100*s.Saving), fmt.Sprintf("%.0f", s.FaultsPerMinute))
 	}
 	t.Write(w)
 	fmt.Fprintf(w, "at rest composite saves %+.1f points and has %.2f of tmo's faults\n\n", 100*res.SavingGap, res.AtRest.Median)
