@@ -221,8 +221,8 @@ func (res *StallResult) sizeToHold() int64 {
 	return sum / int64(len(of))
 }
 
-// count lets the servers run for so long and describes the last part of it, which it returns, in one row a server in the
-// likeness of part. Savings are against begin.
+// count lets the servers run for so long and describes the last part of it, which it returns, in one row a server in
+// the likeness of part. Savings are against begin.
 func (r *rig) count(ctx context.Context, res *StallResult, part Steady, begin watch.Sample, what string, long time.Duration) (span, error) {
 	c, err := r.phase(ctx, what, long)
 	if err != nil {
